@@ -1,0 +1,71 @@
+# Everything a checkout can do. `make help` lists the targets; each sets up .venv by itself.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DATA   ?= sample_data
+SIZE   ?= 64x64
+LIMIT  ?= 600
+
+.PHONY: help setup demo test check format faults browser bench-stage bench-fit bench-rd paper pictures sample-data clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The stamp is newer than pyproject.toml when the environment holds what the project asks for.
+$(VENV)/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "tpca needs Python 3.10 or later; set PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing tpca into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(VENV)/ready-bench: $(VENV)/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	@touch $@
+
+setup: $(VENV)/ready ## create .venv and install tpca into it
+
+demo: $(VENV)/ready ## compress sample_data/ into one file, restore it, and show both
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tests/demo.sh
+
+test: $(VENV)/ready ## run the tests
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/ready ## format, lint, types, tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest
+
+format: $(VENV)/ready ## format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strace)
+	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
+	@$(BIN)/python -m pytest -o addopts= -q tests/faults
+
+browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and chromedriver)
+	@command -v chromium >/dev/null || { echo "make browser needs chromium: install it with your package manager"; exit 1; }
+	@command -v chromedriver >/dev/null || { echo "make browser needs chromedriver: install it with your package manager"; exit 1; }
+	@$(BIN)/python -m pytest -o addopts= -q tests/browser
+
+bench-stage: $(VENV)/ready-bench ## staging speed: DATA=folder
+	@$(BIN)/python tests/benchmarks/stage.py $(DATA)
+
+bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools: DATA=folder
+	@$(BIN)/python tests/benchmarks/fit.py $(DATA)
+
+bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
+	@$(BIN)/python tests/benchmarks/rd.py $(DATA) --size $(SIZE) --limit $(LIMIT)
+
+paper: $(VENV)/ready-bench ## the paper's experiments into docs/EXPERIMENTS.md: DATA=folder
+	@$(BIN)/python tests/benchmarks/paper.py $(DATA)
+
+sample-data: $(VENV)/ready ## make sample_data/ anew
+	@$(BIN)/python sample_data/generate.py
+
+clean: ## remove what the targets made
+	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,165 @@
+"""The `tpca` command: finds the subcommand, runs it, and turns every ending into an exit code.
+
+Subcommands are imported when they are called, so that `tpca inspect` does not pay for what `tpca encode`
+needs. Errors become one line on stderr, or one JSON object on stdout with `--json`; signals become
+exceptions, so that every temporary file is removed on the way out.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+import click
+
+from tpca_cli import __version__
+from tpca_cli.errors import Interrupted, TpcaError
+
+COMMANDS = {
+    "fit-basis": "learn a basis from images",
+    "encode": "compress images into one archive",
+    "decode": "restore the images of an archive",
+    "inspect": "show what a tpca file holds",
+    "merge": "add the operators of disjoint shards and solve",
+    "verify": "check an archive, also against its sources",
+    "repack": "rewrite an archive without waste, pixels identical",
+}
+
+EPILOG = """\b
+Examples:
+  tpca encode photos/ -o photos.h5 --psnr 36
+  tpca decode photos.h5 -o restored/
+  tpca inspect photos.h5
+
+\b
+Every option can be set by a variable: TPCA_MEMORY=4G, or TPCA_ENCODE_PSNR=36 for one command.
+Exit codes: 0 ok, 1 error, 2 usage, 3 finished but inputs were skipped, 4 file refused,
+5 disk or system error, 6 output exists or is in use, 128+n ended by signal n."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module on first use and gives each option its variables."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"tpca_cli.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name and parameter.envvar is None:
+                name = parameter.name.upper()
+                parameter.envvar = [f"TPCA_{cmd_name.replace('-', '_').upper()}_{name}", f"TPCA_{name}"]
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="tpca")
+def tpca() -> None:
+    """Compress folders of images with a basis learned from the folder itself (tensor PCA)."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The entry point of the console script: never returns, never shows a traceback unasked."""
+    arguments = sys.argv[1:] if argv is None else argv
+    _install_signal_handlers()
+    code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = _stdout_failed(error)
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    as_json = "--json" in arguments or os.environ.get("TPCA_JSON", "") not in ("", "0", "false")
+    try:
+        result = tpca.main(args=arguments, prog_name="tpca", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        hint = ""
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            hint = f" (see '{error.ctx.command_path} --help')"
+        if not arguments or isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(error.format_message(), err=True)
+            return 2
+        return _report(error.format_message() + hint, 2, as_json)
+    except TpcaError as error:
+        return _report(str(error), error.exit_code, as_json)
+    except Interrupted as stop:
+        return _report(f"stopped by {signal.Signals(stop.signum).name}", stop.exit_code, as_json)
+    except (click.Abort, KeyboardInterrupt):
+        return _report("stopped by SIGINT", 130, as_json)
+    except MemoryError:
+        return _report("out of memory: try a smaller --memory, fewer --workers or smaller tiles", 1, as_json)
+    except BrokenPipeError as error:
+        return _stdout_failed(error)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _report(f"{where}{error.strerror or error}", 5, as_json)
+    except Exception as error:
+        if "--verbose" in arguments:
+            traceback.print_exc()
+        message = f"internal error: {type(error).__name__}: {error} (run with --verbose for the traceback)"
+        return _report(message, 1, as_json)
+
+
+def _report(message: str, code: int, as_json: bool) -> int:
+    """One line on stderr, or one JSON object on stdout."""
+    line = " ".join(message.split("\n"))
+    try:
+        if as_json:
+            import json
+
+            print(json.dumps({"error": line, "code": code}), flush=True)
+        else:
+            print(f"tpca: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        pass
+    return code
+
+
+def _stdout_failed(error: OSError) -> int:
+    """Nobody reads our output any more (a closed pipe), or it has no room: end without noise."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    if error.errno == errno.EPIPE:
+        return 128 + signal.SIGPIPE
+    return _report(f"cannot write to stdout: {error.strerror}", 5, as_json=False)
+
+
+def _install_signal_handlers() -> None:
+    def stop(signum: int, frame: FrameType | None) -> None:
+        # a second signal must not break the cleanup that the first one started
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted(signum)
+
+    handled = [signal.SIGTERM, signal.SIGHUP]
+    # a shell starts background jobs with SIGINT ignored: leave it so
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        handled.append(signal.SIGINT)
+    for each in handled:
+        signal.signal(each, stop)
+    # a file-size limit then shows as EFBIG, which we report, instead of a silent death
+    if hasattr(signal, "SIGXFSZ"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    main()
