@@ -1,0 +1,179 @@
+"""The rank-1 basis of Algorithm 2: outer products of the columns of d small matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.bases.dense import share
+from tpca_cli.eigen import solve_dense
+from tpca_cli.operators import ModeOperators
+
+Array = npt.NDArray[np.float64]
+
+_CHUNK = 1 << 20  # values per mode product: keeps the working copies in cache and memory bounded
+
+
+@dataclass(frozen=True)
+class Rank1Basis:
+    """U_i,j = U_{i1,j1} U_{i2,j2} .. U_{id,jd}  (eq 4B2) for M chosen multi-indices j (eq 4B15).
+
+    `modes[k]` is the orthogonal matrix U^k, its columns in the order of falling eigenvalues of A^k.
+    `indices[m]` is j(m). Until they are measured, `energies` are products of the mode eigenvalues
+    (each as a share of the total): they order the components but do not say what one holds.
+
+    With `rotation` Z the basis is the singular-value form of eq 4B14 instead: component l is the
+    combination of the rank-1 tensors of `indices` by column l of Z, and `energies` are sigma_l^2.
+    """
+
+    method: ClassVar[str] = "rank1"
+
+    frame_shape: tuple[int, ...]
+    modes: tuple[Array, ...]  # d matrices (I_k, I_k)
+    mode_values: tuple[Array, ...]  # d vectors (I_k,)
+    indices: npt.NDArray[np.int64]  # (M, d); with a rotation (R, d)
+    energies: Array  # (M,)
+    total: float
+    measured: bool = False
+    mean: Array | None = None  # frame_shape
+    rotation: Array | None = None  # (R, M)
+
+    @classmethod
+    def from_operators(
+        cls, operators: ModeOperators, components: int | None = None, *, center: bool = False
+    ) -> Rank1Basis:
+        """Solve A^k U^k = U^k Sigma^k (eq 4B5) for every mode and order the L rank-1 tensors."""
+        pairs = [solve_dense(operators.matrix(k, center=center)) for k in range(len(operators.frame_shape))]
+        total = float(pairs[0].values.sum())
+        basis = cls(
+            frame_shape=operators.frame_shape,
+            modes=tuple(pair.vectors for pair in pairs),
+            mode_values=tuple(pair.values for pair in pairs),
+            indices=np.zeros((0, len(pairs)), np.int64),
+            energies=np.zeros(0),
+            total=total,
+            mean=operators.sums / max(1, operators.n) if center else None,
+        )
+        return basis._ordered(components)
+
+    def _ordered(self, components: int | None) -> Rank1Basis:
+        """All multi-indices by falling product of mode eigenvalues; equal products in index order."""
+        product = np.array([self.total])
+        for values in self.mode_values:
+            scale = values.sum() or 1.0
+            product = np.multiply.outer(product, values / scale)
+        flat = product.reshape(-1)
+        order = np.argsort(-flat, kind="stable")[:components]
+        indices = np.stack(np.unravel_index(order, self.frame_shape), axis=1).astype(np.int64)
+        return replace(self, indices=indices, energies=flat[order])
+
+    @property
+    def components(self) -> int:
+        """M, the number of components."""
+        return len(self.energies)
+
+    def energy(self, components: int | None = None) -> float:
+        """The share of the energy in the first `components`; an estimate until `measured`."""
+        return share(self.energies, self.total, components)
+
+    def truncate(self, components: int) -> Rank1Basis:
+        """The basis of the first `components` alone."""
+        if self.rotation is not None:
+            return replace(self, rotation=self.rotation[:, :components], energies=self.energies[:components])
+        return replace(self, indices=self.indices[:components], energies=self.energies[:components])
+
+    def project(self, frames: npt.NDArray[np.generic]) -> Array:
+        """d_nm = X_in U_im  (eq 4B9), by mode products: the L x L matrix is never built."""
+        box = self._box(len(self.indices))
+        result = np.empty((len(frames), len(self.indices)))  # (n, R)
+        where = np.ravel_multi_index(tuple(self.indices.T), box) if len(self.indices) else np.zeros(0, int)
+        for part in chunks(len(frames), prod(self.frame_shape)):
+            block = frames[part].astype(np.float64)  # (b, I_1, .., I_d)
+            if self.mean is not None:
+                block -= self.mean
+            core = mode_products(block, [u[:, :j] for u, j in zip(self.modes, box, strict=True)])
+            result[part] = core.reshape(len(core), -1)[:, where]
+        return result if self.rotation is None else result @ self.rotation  # (n, M)
+
+    def reconstruct(self, coefficients: npt.NDArray[np.generic]) -> Array:
+        """X_in = U_im d_nm  (eq 4B8); fewer columns than M use the first components."""
+        values = np.asarray(coefficients, np.float64)
+        if self.rotation is not None:
+            values = values @ self.rotation[:, : values.shape[1]].T  # (n, R)
+        box = self._box(values.shape[1])
+        chosen = self.indices[: values.shape[1]]
+        where = np.ravel_multi_index(tuple(chosen.T), box) if len(chosen) else np.zeros(0, int)
+        frames = np.empty((len(values), *self.frame_shape))
+        for part in chunks(len(values), prod(self.frame_shape)):
+            core = np.zeros((len(values[part]), prod(box)))
+            core[:, where] = values[part]
+            back = [u[:, :j].T for u, j in zip(self.modes, box, strict=True)]
+            frames[part] = mode_products(core.reshape(-1, *box), back)
+        if self.mean is not None:
+            frames += self.mean
+        return frames
+
+    def _box(self, count: int) -> tuple[int, ...]:
+        """The smallest box of mode indices that holds the first `count` multi-indices."""
+        return tuple(int(j) + 1 for j in self.indices[:count].max(axis=0, initial=0))
+
+    def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Everything as plain arrays."""
+        arrays: dict[str, npt.NDArray[np.generic]] = {
+            "frame_shape": np.array(self.frame_shape, np.int64),
+            "indices": self.indices,
+            "energies": self.energies,
+            "total": np.array([self.total], np.float64),
+            "measured": np.array([self.measured], np.uint8),
+        }
+        for k, (mode, values) in enumerate(zip(self.modes, self.mode_values, strict=True)):
+            arrays[f"modes/{k}"] = mode
+            arrays[f"mode_values/{k}"] = values
+        if self.mean is not None:
+            arrays["mean"] = self.mean
+        if self.rotation is not None:
+            arrays["rotation"] = self.rotation
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Rank1Basis:
+        """The inverse of `to_arrays`."""
+        shape = tuple(int(size) for size in arrays["frame_shape"])
+        mean, rotation = arrays.get("mean"), arrays.get("rotation")
+        return cls(
+            frame_shape=shape,
+            modes=tuple(np.asarray(arrays[f"modes/{k}"], np.float64) for k in range(len(shape))),
+            mode_values=tuple(np.asarray(arrays[f"mode_values/{k}"], np.float64) for k in range(len(shape))),
+            indices=np.asarray(arrays["indices"], np.int64),
+            energies=np.asarray(arrays["energies"], np.float64),
+            total=float(arrays["total"][0]),
+            measured=bool(arrays["measured"][0]),
+            mean=None if mean is None else np.asarray(mean, np.float64),
+            rotation=None if rotation is None else np.asarray(rotation, np.float64),
+        )
+
+
+def chunks(count: int, size: int) -> list[slice]:
+    """Slices over `count` frames of `size` values, each about `_CHUNK` values."""
+    rows = max(1, _CHUNK // max(1, size))
+    return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]
+
+
+def mode_products(block: npt.NDArray[np.floating], matrices: Sequence[Array]) -> npt.NDArray[np.floating]:
+    """Contract every mode of (n, I_1, .., I_d) with its (I_k, J_k) matrix, giving (n, J_1, .., J_d).
+
+    With the frames last, each step is one matrix product that takes the leading mode away and brings
+    its new index in at the end; after d steps the frames have come round to the front.
+    """
+    n = len(block)
+    x = np.moveaxis(block, 0, -1)  # (I_1, .., I_d, n)
+    shape = x.shape
+    for matrix in matrices:
+        x = x.reshape(shape[0], -1).T @ matrix  # (I_2 .. n J_1 .., J_k)
+        shape = (*shape[1:], matrix.shape[1])
+    return x.reshape(n, *(matrix.shape[1] for matrix in matrices))

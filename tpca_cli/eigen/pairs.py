@@ -1,0 +1,57 @@
+"""The answer of every solver, and the conventions that make it unique."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Eigenpairs:
+    """lambda_l, falling, with orthonormal u_l and the measured |A u_l - lambda_l u_l|."""
+
+    values: Array  # (M,)
+    vectors: Array  # (L, M)
+    residuals: Array  # (M,)
+
+    @property
+    def residual(self) -> float:
+        """The largest residual as a share of lambda_1."""
+        largest = float(self.residuals.max(initial=0.0))
+        return largest / float(self.values[0]) if len(self.values) and self.values[0] > 0 else largest
+
+    @property
+    def relative(self) -> Array:
+        """Every residual as a share of its own lambda_l; 0 where lambda_l is 0."""
+        return np.divide(self.residuals, self.values, out=np.zeros_like(self.values), where=self.values > 0)
+
+    @property
+    def rank(self) -> int:
+        """How many eigenvalues stand above what rounding alone can produce."""
+        return numerical_rank(self.values, len(self.vectors))
+
+    def first(self, count: int) -> Eigenpairs:
+        """The `count` strongest pairs."""
+        return Eigenpairs(self.values[:count], self.vectors[:, :count], self.residuals[:count])
+
+
+def numerical_rank(values: Array, size: int) -> int:
+    """Eigenvalues above size * eps * lambda_1: below it a symmetric solver returns noise."""
+    if not len(values) or values[0] <= 0:
+        return 0
+    return int(np.count_nonzero(values > values[0] * size * np.finfo(np.float64).eps))
+
+
+def fix_signs(vectors: Array) -> Array:
+    """Turn each column so that its first entry of (almost) largest magnitude is positive.
+
+    "Almost" because symmetric images give entries of equal magnitude, and rounding must not choose.
+    """
+    size = np.abs(vectors)  # (L, M)
+    leading = np.argmax(size >= size.max(axis=0, initial=0.0) * (1 - 1e-6), axis=0)
+    signs = np.where(vectors[leading, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    return vectors * signs

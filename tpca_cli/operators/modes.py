@@ -1,0 +1,84 @@
+"""The d mode operators of Algorithm 2, accumulated in one pass over the frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+# Values per call: small enough that the float64 copy stays in cache, and far below the exactness bound:
+# 2^20 products of 16-bit pixels are at most 2^52.
+_CHUNK = 1 << 20
+
+
+class ModeOperators:
+    """A^k(i_k, j_k) = X(.., i_k, .., n) X(.., j_k, .., n) for every mode k  (eq 4B4), as int64 matrices.
+
+    Sums of products of integers stay below 2^53 within a chunk, so the float64 product is exact
+    whatever order BLAS adds in; chunks are added in int64.
+    """
+
+    def __init__(self, frame_shape: tuple[int, ...]) -> None:
+        self.frame_shape = tuple(int(size) for size in frame_shape)
+        self.n = 0
+        self.sums = np.zeros(self.frame_shape, np.int64)
+        self.matrices = tuple(np.zeros((size, size), np.int64) for size in self.frame_shape)
+
+    def add(self, frames: npt.NDArray[np.unsignedinteger]) -> None:
+        """Count a block of frames, (b, I_1, .., I_d) uint8 or uint16."""
+        if frames.dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)):
+            raise TypeError(f"frames are {frames.dtype}; an exact operator needs uint8 or uint16")
+        if frames.shape[1:] != self.frame_shape:
+            raise ValueError(f"frames have shape {frames.shape[1:]}, the operator {self.frame_shape}")
+        rows = max(1, _CHUNK // max(1, prod(self.frame_shape)))
+        for start in range(0, len(frames), rows):
+            self._add(frames[start : start + rows])
+
+    def _add(self, frames: npt.NDArray[np.unsignedinteger]) -> None:
+        self.n += len(frames)
+        self.sums += frames.sum(axis=0, dtype=np.int64)
+        chunk = frames.astype(np.float64)  # (b, I_1, .., I_d)
+        for k, matrix in enumerate(self.matrices):
+            unfolded = np.moveaxis(chunk, k + 1, -1).reshape(-1, len(matrix))  # (b L / I_k, I_k)
+            for start in range(0, len(unfolded), _CHUNK):
+                part = unfolded[start : start + _CHUNK]
+                matrix += (part.T @ part).astype(np.int64)
+
+    def merge(self, other: ModeOperators) -> None:
+        """Add the operators of other, disjoint frames: the sum is what one pass over both would give."""
+        if other.frame_shape != self.frame_shape:
+            raise ValueError(f"operators of frames {other.frame_shape} and {self.frame_shape} do not add")
+        self.n += other.n
+        self.sums += other.sums
+        for matrix, more in zip(self.matrices, other.matrices, strict=True):
+            matrix += more
+
+    @property
+    def trace(self) -> int:
+        """The energy of all frames, X_in X_in: the trace of every A^k."""
+        return int(np.trace(self.matrices[0]))
+
+    def matrix(self, k: int, *, center: bool = False) -> npt.NDArray[np.float64]:
+        """A^k in float64; with `center`, of the frames minus their mean: A^k - S S' / n over the mode."""
+        matrix = self.matrices[k].astype(np.float64)
+        if center and self.n:
+            slices = np.moveaxis(self.sums, k, 0).reshape(len(matrix), -1).astype(np.float64)
+            matrix -= (slices @ slices.T) / self.n
+        return matrix
+
+    def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
+        """The whole state as plain arrays."""
+        modes = {f"modes/{k}": matrix for k, matrix in enumerate(self.matrices)}
+        return {"n": np.array([self.n], np.int64), "sums": self.sums, **modes}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.int64]]) -> ModeOperators:
+        """The inverse of `to_arrays`."""
+        operators = cls(arrays["sums"].shape)
+        operators.n = int(arrays["n"][0])
+        operators.sums += arrays["sums"]
+        for k, matrix in enumerate(operators.matrices):
+            matrix += arrays[f"modes/{k}"]
+        return operators
