@@ -1,0 +1,67 @@
+"""What a page shows, before anyone decides how: the meeting point of `facts` and everything that draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LANDMARKS = (10, 50, 100, 500)  # the component counts at which the energy is quoted
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled list of (label, value) rows."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One tpca file, described: `data` for programs, the rest for people."""
+
+    kind: str
+    name: str
+    headline: str
+    sections: tuple[Section, ...]
+    parts: tuple[tuple[str, int], ...] = ()  # bytes on disk by part
+    values: npt.NDArray[np.float64] | None = None  # the spectrum, falling
+    values_name: str = "eigenvalues"
+    total: float = 0.0  # what the values sum to when none is left out
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def human(count: float) -> str:
+    """Bytes for people: 812 B, 3.4 kB, 1.2 MB (units of 1000)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 image`, `62 images`, `10,000 images`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def percent(part: float, whole: float) -> str:
+    """A share with as many digits as it deserves: 3.2 %, 99.98 %, never a false 100 %."""
+    share = 100.0 * part / whole if whole > 0 else 0.0
+    for digits in (1, 2, 3, 4):
+        if round(share, digits) < 100 or share >= 100:
+            break
+    return f"{share:.{digits}f} %"
+
+
+def energies(values: npt.NDArray[np.float64], total: float) -> list[tuple[int, float]]:
+    """(M, energy kept by the first M components, as a fraction) at the landmarks and at the end."""
+    if total <= 0 or not len(values):
+        return []
+    kept = np.cumsum(values) / total
+    counts = [count for count in LANDMARKS if count < len(values)] + [len(values)]
+    return [(count, float(min(kept[count - 1], 1.0))) for count in counts]
