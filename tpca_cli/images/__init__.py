@@ -1,0 +1,33 @@
+"""Image files to arrays and back: the only package that knows Pillow and simplejpeg.
+
+`read` gives pixels as (h, w, c) uint8 or uint16 in one of five modes, with EXIF, ICC and a digest of the
+file; `encode_file` is its inverse. What cannot be kept without loss is refused with a reason, never reduced
+silently. Converted: bilevel to L, palette to RGB or RGBA, CMYK to RGB, a transparent color to an alpha
+channel. Of several frames the first is taken, with a warning. Orientation tags are kept, pixels are never
+rotated.
+"""
+
+from tpca_cli.formats import FORMATS, SIGNATURES, sniff
+from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
+from tpca_cli.images.encode import OUTPUT_FORMATS, encode_file
+from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen
+from tpca_cli.images.source import source_digest
+
+__all__ = [
+    "CHANNELS",
+    "FORMATS",
+    "MAX_PIXELS",
+    "MAX_SIDE",
+    "OUTPUT_FORMATS",
+    "SIGNATURES",
+    "Header",
+    "Picture",
+    "common_channels",
+    "encode_file",
+    "narrow",
+    "probe",
+    "read",
+    "sniff",
+    "source_digest",
+    "widen",
+]

@@ -1,0 +1,270 @@
+"""From the bytes of one file to a `Picture`: limits first, then the decoder, then the conversions."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from PIL import (  # noqa: F401  (registers)  # noqa: F401  (registers)
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    UnidentifiedImageError,
+    WebPImagePlugin,
+)
+
+from tpca_cli import formats
+from tpca_cli.errors import ImageRefused, TpcaError
+from tpca_cli.images import headers, jpeg, metadata
+from tpca_cli.images.modes import CHANNELS, Pixels, widen
+from tpca_cli.images.source import Stamp, opened, read_bytes, source_digest
+
+MAX_PIXELS = 1 << 26
+MAX_SIDE = 65535
+_PROBE_BYTES = 4096
+# Bytes per pixel that an uncompressed file may have, and room for metadata.
+_FILE_BYTES_PER_PIXEL, _FILE_BYTES_BESIDE = 4, 1 << 26
+
+ImageFile.LOAD_TRUNCATED_IMAGES = False
+warnings.filterwarnings("ignore", module=r"PIL\.")
+warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a picture will be, without its pixels."""
+
+    height: int
+    width: int
+    channels: int
+    dtype: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One decoded file: pixels (h, w, c), its mode before any widening, and what else is worth keeping."""
+
+    pixels: Pixels
+    mode: str
+    exif: bytes
+    icc: bytes
+    digest: bytes
+    warnings: tuple[str, ...]
+
+
+def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = None) -> Header:
+    """The size and mode of an image from its header; the pixels may still turn out to be damaged."""
+    with opened(path, _file_limit(max_pixels), stamp) as (descriptor, size):
+        head = os.read(descriptor, _PROBE_BYTES)
+        kind = _kind(head)
+        if kind == "JPEG":
+            found = jpeg.parse(head) or jpeg.parse(head + os.read(descriptor, size))
+            if found is not None:
+                _check_size(found.height, found.width, max_pixels)
+                return Header(found.height, found.width, found.channels, "u1", found.mode)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        with open(descriptor, "rb", closefd=False) as file, _refusing(kind):
+            image = _open(file, kind, head, max_pixels)
+            width, height = metadata.stored_size(image)
+            mode = _target_mode(image)
+    return Header(height, width, CHANNELS[mode], "u2" if mode == "I;16" else "u1", mode)
+
+
+def read(
+    path: bytes,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+    stamp: Stamp | None = None,
+) -> Picture:
+    """Decode one file. `size` (height, width) resizes; `channels` widens or refuses; `stamp` is what the file
+    looked like when it was listed, and one that has changed since is refused."""
+    with opened(path, _file_limit(max_pixels), stamp) as (descriptor, length):
+        data = read_bytes(descriptor, length)
+    picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size)
+    if channels is None or channels == picture.pixels.shape[2]:
+        return picture
+    wide = widen(picture.pixels, channels)
+    return Picture(wide, picture.mode, picture.exif, picture.icc, picture.digest, picture.warnings)
+
+
+def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture | None:
+    """The quick path, or None where Pillow decides."""
+    if data[:3] != b"\xff\xd8\xff":
+        return None
+    header = jpeg.parse(data)
+    if header is None:
+        return None
+    _check_size(header.height, header.width, max_pixels)
+    scale = 1 if size is None else _draft_scale((header.height, header.width), size)
+    pixels = jpeg.decode(data, header, scale)
+    if pixels is None:
+        return None
+    pixels = _resized(pixels, size)
+    return Picture(pixels, header.mode, header.exif, header.icc, source_digest(data), ())
+
+
+def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture:
+    """Everything else, and every doubtful JPEG."""
+    kind = _kind(data)
+    if kind == "PNG":
+        headers.check_chunks(data)
+    notes: list[str] = []
+    with _refusing(kind):
+        image = _open(io.BytesIO(data), kind, data, max_pixels)
+        mode = _target_mode(image)
+        orientation = metadata.tiff_orientation(image)
+        exif = metadata.exif_bytes(image, notes)
+        icc = metadata.icc_bytes(image, mode, notes)
+        if metadata.has_more_frames(image):
+            notes.append("only the first of several frames is kept")
+        if size is not None:
+            scale = _draft_scale((image.height, image.width), size)
+            image.draft(None, (-(-image.width // scale), -(-image.height // scale)))
+        image.load()
+        pixels = _array(image if mode in ("I;16", image.mode) else image.convert(mode))
+        if orientation is not None and metadata.tiff_orientation(image) is None:
+            pixels = metadata.undo_orientation(pixels, orientation)
+        pixels = _resized(pixels, size)
+    return Picture(pixels, mode, exif, icc, source_digest(data), tuple(notes))
+
+
+def _kind(head: bytes) -> str:
+    kind = formats.sniff(head)
+    if kind is None:
+        raise ImageRefused("not an image by content")
+    return kind
+
+
+def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int) -> Image.Image:
+    """Pillow's lazy view of a file whose announced size and depth are acceptable."""
+    headers.check_depth(kind, head)
+    announced = headers.announced_size(kind, head)
+    if announced is not None:
+        _check_size(*announced, max_pixels)
+    if Image.MAX_IMAGE_PIXELS is not None and max_pixels > Image.MAX_IMAGE_PIXELS:
+        Image.MAX_IMAGE_PIXELS = max_pixels  # the user asked for more than Pillow's own limit
+    image = Image.open(file, formats=[kind])
+    _check_size(image.height, image.width, max_pixels)
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
+        if len(bits) > 1 and max(bits) > 8:
+            raise ImageRefused("more than 8 bits per channel are supported for gray only")
+    transparent = image.info.get("transparency")
+    if kind == "PNG" and isinstance(transparent, int) and image.mode == "L":
+        image.info["transparency"] = transparent * headers.transparent_gray_factor(head)
+    return image
+
+
+def _check_size(height: int, width: int, max_pixels: int) -> None:
+    if height < 1 or width < 1:
+        raise ImageRefused("image without pixels")
+    if height * width > max_pixels:
+        raise ImageRefused(f"{height}x{width} pixels are more than {max_pixels}; raise --max-pixels")
+    if max(height, width) > MAX_SIDE:
+        raise ImageRefused(f"{height}x{width}: a side is longer than {MAX_SIDE} pixels")
+
+
+def _file_limit(max_pixels: int) -> int:
+    return _FILE_BYTES_PER_PIXEL * max_pixels + _FILE_BYTES_BESIDE
+
+
+@contextmanager
+def _refusing(kind: str) -> Iterator[None]:
+    """Whatever Pillow makes of a damaged file becomes a refusal; a failing disk stays what it is."""
+    try:
+        yield
+    except (TpcaError, MemoryError):
+        raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        raise ImageRefused("far more pixels than can be decoded safely; raise --max-pixels") from None
+    except UnidentifiedImageError:
+        raise ImageRefused(f"damaged or unsupported {kind} file") from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        text = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ImageRefused(f"{kind} cannot be decoded: {text}") from error
+
+
+_PLAIN = {
+    "1": "L",
+    "L": "L",
+    "LA": "LA",
+    "La": "LA",
+    "P": "RGB",
+    "PA": "RGBA",
+    "RGB": "RGB",
+    "RGBX": "RGB",
+    "RGBA": "RGBA",
+    "RGBa": "RGBA",
+    "CMYK": "RGB",
+    "I;16": "I;16",
+    "I;16B": "I;16",
+    "I;16L": "I;16",
+}
+_WITH_ALPHA = {"1": "LA", "L": "LA", "P": "RGBA", "RGB": "RGBA"}
+_REASONS = {
+    "F": "floating-point samples",
+    "I": "32-bit or signed samples",
+    "LAB": "LAB colors",
+    "YCbCr": "YCbCr colors",
+}
+
+
+def _target_mode(image: Image.Image) -> str:
+    """Which of the five modes holds this image without loss (CMYK: by the documented conversion)."""
+    if image.mode == "I" and image.format in ("PPM", "PNG"):  # 16 bits, in Pillow's wider container
+        mode = "I;16"
+    elif image.mode in _PLAIN:
+        mode = _PLAIN[image.mode]
+    else:
+        raise ImageRefused(f"{_REASONS.get(image.mode, f'samples of mode {image.mode}')} are not supported")
+    if image.has_transparency_data:
+        if mode == "I;16":
+            raise ImageRefused("16-bit gray with a transparent value is not supported")
+        mode = _WITH_ALPHA.get(image.mode, mode)
+    return mode
+
+
+def _array(image: Image.Image) -> Pixels:
+    """(h, w, c) in the machine's byte order."""
+    pixels = np.asarray(image)
+    if image.mode.startswith("I"):
+        if pixels.min() < 0 or pixels.max() > 65535:
+            raise ImageRefused("samples outside of 16 bits")
+        pixels = pixels.astype(np.uint16)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+
+def _draft_scale(have: tuple[int, int], want: tuple[int, int]) -> int:
+    """By how much a JPEG may be decoded smaller and still not be smaller than what is wanted."""
+    ratio = min(have[0] // want[0], have[1] // want[1])
+    return next(scale for scale in (8, 4, 2, 1) if scale <= max(ratio, 1))
+
+
+def _resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
+    """One filter for all: Lanczos, after a box reduction of what is more than three times too large."""
+    if size is None or pixels.shape[:2] == size:
+        return pixels
+    height, width = size
+    if pixels.dtype == np.uint16:
+        wide = Image.fromarray(pixels[:, :, 0].astype(np.float32))
+        small = np.asarray(wide.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0))
+        bounded: Pixels = np.clip(np.rint(small), 0, 65535).astype(np.uint16)
+        return bounded[:, :, None]
+    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    return _array(image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0))

@@ -1,0 +1,96 @@
+"""What travels beside the pixels: EXIF, ICC profiles, orientation, further frames.
+
+EXIF is kept as the TIFF structure alone, without the `Exif` mark that some containers put before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import ExifTags, Image, TiffImagePlugin
+
+from tpca_cli.images.modes import Pixels
+
+_MARK = b"Exif\0\0"
+_ORIENTATION = int(ExifTags.Base.Orientation)
+# Of a TIFF's own tags, those that describe the picture and not its storage.
+_DESCRIPTIVE = frozenset(
+    int(tag)
+    for tag in (
+        ExifTags.Base.ImageDescription,
+        ExifTags.Base.Make,
+        ExifTags.Base.Model,
+        ExifTags.Base.Orientation,
+        ExifTags.Base.XResolution,
+        ExifTags.Base.YResolution,
+        ExifTags.Base.ResolutionUnit,
+        ExifTags.Base.Software,
+        ExifTags.Base.DateTime,
+        ExifTags.Base.Artist,
+        ExifTags.Base.HostComputer,
+        ExifTags.Base.Copyright,
+        ExifTags.IFD.Exif,
+        ExifTags.IFD.GPSInfo,
+    )
+)
+
+
+def exif_bytes(image: Image.Image, notes: list[str]) -> bytes:
+    """The EXIF block of a file that is open but not loaded, as it stands where the container allows."""
+    if not isinstance(image, TiffImagePlugin.TiffImageFile):
+        raw = image.info.get("exif", b"")
+        return raw.removeprefix(_MARK) if isinstance(raw, bytes) else b""
+    try:
+        exif = Image.Exif()
+        for tag, value in image.getexif().items():
+            if tag in _DESCRIPTIVE:
+                exif[tag] = value
+        for nested in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo):
+            if nested in exif:
+                exif[nested] = dict(image.getexif().get_ifd(nested))
+        return exif.tobytes().removeprefix(_MARK) if len(exif) else b""
+    except MemoryError:
+        raise
+    except Exception:  # the tags of a stranger's file: any of Pillow's readers and writers may stumble
+        notes.append("EXIF tags could not be kept")
+        return b""
+
+
+def icc_bytes(image: Image.Image, mode: str, notes: list[str]) -> bytes:
+    """The color profile, unless the conversion to `mode` made it wrong."""
+    profile = image.info.get("icc_profile") or b""
+    if not isinstance(profile, bytes):
+        return b""
+    if profile and image.mode == "CMYK" and mode != "CMYK":
+        notes.append("the CMYK color profile does not fit RGB and is not kept")
+        return b""
+    return profile
+
+
+def tiff_orientation(image: Image.Image) -> int | None:
+    """The orientation by which Pillow turns a TIFF while loading (and then forgets), or None."""
+    if not isinstance(image, TiffImagePlugin.TiffImageFile):
+        return None
+    value = image.tag_v2.get(_ORIENTATION)
+    return value if isinstance(value, int) and 2 <= value <= 8 else None
+
+
+def stored_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height as stored, before any turning."""
+    width, height = image.size
+    return (height, width) if (tiff_orientation(image) or 1) >= 5 else (width, height)
+
+
+def undo_orientation(pixels: Pixels, orientation: int) -> Pixels:
+    """Turn pixels (h, w, c) that were set upright back to how they are stored."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def has_more_frames(image: Image.Image) -> bool:
+    """Whether a frame follows the first."""
+    return bool(getattr(image, "is_animated", False))

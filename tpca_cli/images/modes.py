@@ -1,0 +1,53 @@
+"""The five modes and the way between their channel counts, without loss upwards and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.errors import ImageRefused
+
+Pixels: TypeAlias = NDArray[Any]
+
+CHANNELS: dict[str, int] = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1}
+_NAMES = {1: "gray", 2: "gray with alpha", 3: "RGB", 4: "RGBA"}
+
+
+def common_channels(channels: Iterable[int]) -> int:
+    """The smallest channel count that holds all of these without loss: gray joins RGB, alpha joins both."""
+    found = set(channels)
+    return 4 if found >= {2, 3} else max(found)
+
+
+def widen(pixels: Pixels, channels: int) -> Pixels:
+    """The same picture with more channels: gray repeated, alpha opaque.  (h, w, c) -> (h, w, channels)"""
+    have = pixels.shape[-1]
+    if have == channels:
+        return pixels
+    if have > channels or (have, channels) == (2, 3):
+        raise ImageRefused(f"{_NAMES[have]} does not fit into {_NAMES[channels]} without loss")
+    wide = np.empty((*pixels.shape[:-1], channels), pixels.dtype)
+    colors = 1 if channels == 2 else 3
+    wide[..., :colors] = pixels[..., :3] if have == 3 else pixels[..., :1]
+    if channels > colors:
+        wide[..., -1] = pixels[..., -1] if have == 2 else np.iinfo(pixels.dtype).max
+    return wide
+
+
+def narrow(pixels: Pixels, mode: str) -> Pixels:
+    """Back to the channels of a mode: gray is the mean of its copies, which lossy coding may have parted."""
+    have, want = pixels.shape[-1], CHANNELS[mode]
+    if have == want:
+        return pixels
+    if have < want or (have, want) == (2, 3):
+        raise ValueError(f"{have} channels do not hold mode {mode}")
+    if want == 3:
+        return pixels[..., :3]
+    if have == 2:
+        return pixels[..., :1]
+    total = pixels[..., :3].sum(axis=-1, dtype=np.uint32, keepdims=True)
+    gray = ((total + 1) // 3).astype(pixels.dtype)
+    return gray if want == 1 else np.concatenate([gray, pixels[..., 3:]], axis=-1)

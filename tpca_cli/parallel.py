@@ -1,0 +1,40 @@
+"""Work on many items at once with results in order and memory bounded.
+
+Threads, because the work is in libraries that release the interpreter lock (decoders, BLAS, zlib, files), and
+pixels need not be copied between processes. Small items are best handed over in batches by the caller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, *, window: int | None = None
+) -> Iterator[Result]:
+    """Results in the order of the items, at most `window` (default: two per worker) under way or waiting.
+
+    An exception of the function, of the items or in the consumer stops the work: what has not begun is
+    dropped, what runs is waited for, so that nothing touches a file after its owner has cleaned up.
+    """
+    if workers <= 1:
+        yield from map(function, items)
+        return
+    limit = max(1, window if window is not None else 2 * workers)
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tpca")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            if len(waiting) >= limit:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,256 @@
+"""From what the user typed to a sorted list of image files: folders, files, globs and @lists.
+
+Hides the file system's surprises: links, loops, devices, unreadable folders, names that are not text. Paths
+and names are bytes from here on. Nothing is decoded; `tensors` and the pipeline take the list from here.
+
+Names, which an archive keeps: a folder's images are named relative to it, a glob's relative to its fixed
+part, a file by its own name, the lines of an @list as written (without leading `/` and `../`). With several
+sources, folders and globs put their folder's own name in front.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tpca_cli import formats
+from tpca_cli.errors import StorageError, UsageError, printable
+
+MAX_COMPONENT = 255
+MAX_NAME = 4000
+Source = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """One file to read: where it is, what the archive calls it, and how to notice that it changed."""
+
+    path: bytes
+    name: bytes
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """One file that is left out, and why."""
+
+    path: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The images in the order of their names; skipped files deserve a warning, ignored ones a count."""
+
+    refs: tuple[ImageRef, ...]
+    skipped: tuple[Skipped, ...]
+    ignored: tuple[Skipped, ...]
+
+
+def scan(sources: Sequence[Source]) -> Scan:
+    """Every image of the sources, sorted by the bytes of its name, whatever order the disk lists them in."""
+    sweep = _Sweep()
+    for source in sources:
+        sweep.add_source(os.fsencode(source), several=len(sources) > 1)
+    return Scan(
+        refs=tuple(sorted(sweep.refs.values(), key=lambda ref: ref.name)),
+        skipped=tuple(sorted(sweep.skipped, key=lambda entry: entry.path)),
+        ignored=tuple(sorted(sweep.ignored, key=lambda entry: entry.path)),
+    )
+
+
+def name_problem(name: bytes) -> str | None:
+    """Why a decoder would refuse to write this name, or None; encoding must skip what decoding refuses."""
+    if not name or name.startswith(b"/") or b"\0" in name:
+        return "its name cannot be restored below a folder"
+    if len(name) > MAX_NAME:
+        return f"its name has {len(name)} bytes, the limit is {MAX_NAME}"
+    for part in name.split(b"/"):
+        if part in (b"", b".", b".."):
+            return "its name cannot be restored below a folder"
+        if len(part) > MAX_COMPONENT:
+            return f"a part of its name has {len(part)} bytes, the limit is {MAX_COMPONENT}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder still to be listed; `above` are its own and its ancestors' inodes, to notice a mount loop."""
+
+    path: bytes
+    parts: tuple[bytes, ...]
+    above: frozenset[tuple[int, int]]
+
+
+class _Sweep:
+    """Collects while walking; one instance per call of `scan`."""
+
+    def __init__(self) -> None:
+        self.refs: dict[bytes, ImageRef] = {}
+        self.skipped: list[Skipped] = []
+        self.ignored: list[Skipped] = []
+
+    def add_source(self, source: bytes, several: bool) -> None:
+        if os.path.lexists(source):
+            named = several or not os.path.isdir(source)
+            self._add_named(source, _own_name(source) if named else b"")
+        elif source.startswith(b"@") and len(source) > 1:
+            for line in _lines(source[1:]):
+                self._add_named(line, _listed_name(line))
+        elif glob.has_magic(source):
+            root, pattern = _split_pattern(source)
+            before = len(self.refs)
+            if os.path.isdir(root or b"."):
+                self._walk(root or b".", _own_name(root) if several else b"", pattern)
+            if len(self.refs) == before:
+                raise UsageError(f"no image matches {printable(source)}; check the pattern")
+        else:
+            raise UsageError(f"no such file or folder: {printable(source)}")
+
+    def _add_named(self, path: bytes, name: bytes) -> None:
+        """A path that the user wrote out: a link is followed, and what is missing is an error."""
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            raise UsageError(f"no such file or folder: {printable(path)}") from None
+        except OSError as error:
+            raise StorageError.of(error, path, "look at") from error
+        if stat.S_ISDIR(found.st_mode):
+            self._walk(path, name)
+        else:
+            self._add_file(os.path.realpath(path), path, name, found)
+
+    def _walk(self, root: bytes, prefix: bytes, pattern: tuple[bytes, ...] = ()) -> None:
+        """All below one folder that the pattern selects; no link to a folder is followed."""
+        inside = os.path.realpath(root)
+        top = os.stat(root)
+        pending = [_Folder(root, (), frozenset([(top.st_dev, top.st_ino)]))]
+        while pending:
+            folder = pending.pop()
+            try:
+                with os.scandir(folder.path) as listing:
+                    entries = list(listing)
+            except OSError as error:
+                self.skipped.append(Skipped(folder.path, f"folder cannot be listed: {error.strerror}"))
+                continue
+            for entry in entries:
+                parts = (*folder.parts, entry.name)
+                selected, promising = _match(parts, pattern)
+                if entry.name.startswith(b"."):
+                    if selected:
+                        self.ignored.append(Skipped(entry.path, "hidden"))
+                elif entry.is_dir(follow_symlinks=False):
+                    found = entry.stat(follow_symlinks=False)
+                    key = (found.st_dev, found.st_ino)
+                    if key in folder.above:
+                        self.ignored.append(Skipped(entry.path, "folder contains itself"))
+                    elif selected or promising:
+                        pending.append(_Folder(entry.path, parts, folder.above | {key}))
+                elif selected:
+                    self._entry(entry.path, b"/".join((prefix, *parts) if prefix else parts), inside)
+
+    def _entry(self, path: bytes, name: bytes, inside: bytes) -> None:
+        """One thing found in a folder: a file, a link or something that must not be opened."""
+        try:
+            found = os.lstat(path)
+            target = path
+            if stat.S_ISLNK(found.st_mode):
+                target = os.path.realpath(path)
+                found = os.stat(target)
+                if stat.S_ISDIR(found.st_mode):
+                    self.ignored.append(Skipped(path, "link to a folder"))
+                    return
+                if not target.startswith(inside.rstrip(b"/") + b"/"):
+                    self.ignored.append(Skipped(path, "link out of the folder"))
+                    return
+        except OSError as error:
+            self.ignored.append(Skipped(path, f"cannot be examined: {error.strerror}"))
+            return
+        self._add_file(target, path, name, found)
+
+    def _add_file(self, target: bytes, path: bytes, name: bytes, found: os.stat_result) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            self.ignored.append(Skipped(path, "not a regular file"))
+            return
+        promised = formats.has_image_extension(path)
+        reason = _content_problem(target, found.st_size)
+        if reason is not None:
+            (self.skipped if promised else self.ignored).append(Skipped(path, reason))
+            return
+        problem = name_problem(name)
+        if problem is not None:
+            self.skipped.append(Skipped(path, problem))
+            return
+        earlier = self.refs.get(name)
+        if earlier is not None and earlier.path != target:
+            raise UsageError(
+                f"{printable(path)} and {printable(earlier.path)} would both be called {printable(name)}; "
+                "give their common folder instead"
+            )
+        self.refs[name] = ImageRef(target, name, found.st_size, found.st_mtime_ns)
+
+
+def _content_problem(path: bytes, size: int) -> str | None:
+    if size == 0:
+        return "empty file"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            head = os.read(descriptor, formats.HEAD_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None if formats.sniff(head) else "not an image by content"
+
+
+def _lines(path: bytes) -> Iterator[bytes]:
+    """The paths of an @list: one per line, or separated by NUL as `find -print0` writes them."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise StorageError.of(error, path, "read the list") from error
+    for line in data.split(b"\0") if b"\0" in data else data.splitlines():
+        if line:
+            yield line
+
+
+def _listed_name(path: bytes) -> bytes:
+    parts = os.path.normpath(path).split(b"/")
+    while parts and parts[0] in (b"", b".", b".."):
+        parts.pop(0)
+    return b"/".join(parts)
+
+
+def _own_name(path: bytes) -> bytes:
+    return os.path.basename(os.path.abspath(path or b"."))
+
+
+def _split_pattern(source: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+    """A glob as the folder before its first wildcard and the parts from there on."""
+    parts = source.split(b"/")
+    first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    root = b"/".join(parts[:first])
+    if not root and source.startswith(b"/"):
+        root = b"/"
+    return root, tuple(part for part in parts[first:] if part)
+
+
+def _match(parts: tuple[bytes, ...], pattern: tuple[bytes, ...]) -> tuple[bool, bool]:
+    """Whether the pattern selects this path (or a folder above it), and whether it may select below it."""
+    if not pattern:
+        return True, True
+    if not parts:
+        return False, True
+    if pattern[0] == b"**":
+        here, below = _match(parts, pattern[1:]), _match(parts[1:], pattern)
+        return here[0] or below[0], True
+    if fnmatch.fnmatchcase(parts[0], pattern[0]):
+        return _match(parts[1:], pattern[1:])
+    return False, False
