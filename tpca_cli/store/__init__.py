@@ -1,0 +1,55 @@
+"""Files on disk: written whole or not at all, opened only through a guard.
+
+Hides h5py, temporaries, durability, locks and digests. What the numbers in a file mean is the business of
+the modules that call this one with a `Schema`. Names that need numpy and h5py load on first use, so that
+locks and plain files cost nothing to import.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .digest import digest_of
+from .files import check_output, remove_stale, stale_temporaries, write_file
+from .lock import lock
+from .schema import Field, Schema
+
+if TYPE_CHECKING:
+    from .read import Identity, Reader, identity, open_checked
+    from .stream import Stream
+    from .write import Writer, create
+
+__all__ = [
+    "Field",
+    "Identity",
+    "Reader",
+    "Schema",
+    "Stream",
+    "Writer",
+    "check_output",
+    "create",
+    "digest_of",
+    "identity",
+    "lock",
+    "open_checked",
+    "remove_stale",
+    "stale_temporaries",
+    "write_file",
+]
+
+_LATE = {
+    "Identity": "read",
+    "Reader": "read",
+    "identity": "read",
+    "open_checked": "read",
+    "Stream": "stream",
+    "Writer": "write",
+    "create": "write",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATE[name]}", __name__), name)

@@ -1,0 +1,227 @@
+"""What is looked at before anything in a file is believed.
+
+Nothing is read that the table does not name, nothing outside the file is ever opened, and no memory is
+taken by a number in the file until that number has been held against the bytes that are really there.
+Callers: `read` only.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .digest import Attribute
+from .hdf5 import Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+from .schema import Field, Schema
+
+CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
+ATTRIBUTE_BYTES = 60_000  # no attribute is larger
+ATTRIBUTES = 32  # nor are there more
+NUMBERED = 4096  # nor more of a kind in one group
+# what is decoded at open: this much for nothing, and so many times what is stored (deflate reaches 1032)
+FREE_BYTES = 1 << 26
+EXPANSION = 64
+
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_HEADER = struct.Struct("<8sBBBBQQQQI")
+_NOWHERE = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dataset that passed."""
+
+    dataset: Any
+    field: Field
+    shape: tuple[int, ...]
+    stored: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type of the table."""
+        return np.dtype(self.field.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Decoded size."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def check_header(fd: int) -> int:
+    """Regular, HDF5, closed by its writer, and as long as it says; the length."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise Refusal("not a regular file")
+    if found.st_size == 0:
+        raise Refusal("the file is empty")
+    head = os.pread(fd, _HEADER.size, 0)
+    if head[:8] != _MAGIC:
+        raise Refusal("not a tpca file")
+    if len(head) < _HEADER.size:
+        raise Refusal("truncated")
+    _, version, offsets, lengths, flags, base, extension, end, _, _ = _HEADER.unpack(head)
+    if (version, offsets, lengths) != (3, 8, 8):
+        raise Refusal("not a tpca file (another kind of HDF5)")
+    if flags:
+        raise Refusal("incomplete: its writer was stopped, or is still writing")
+    if base != 0 or extension != _NOWHERE:
+        raise Refusal("not a tpca file (unexpected HDF5 features)")
+    if end > found.st_size:
+        raise Refusal(f"truncated: {found.st_size} bytes of {end}")
+    if end < found.st_size:
+        raise Refusal(f"{found.st_size - end} foreign bytes after its end")
+    return found.st_size
+
+
+def read_attributes(root: Any) -> dict[str, Attribute]:
+    """All attributes of the root: short, single, of the four plain types."""
+    count = h5a.get_num_attrs(root)
+    if count > ATTRIBUTES:
+        raise Refusal(f"{count} attributes (at most {ATTRIBUTES})")
+    found: dict[str, Attribute] = {}
+    for index in range(count):
+        attribute = h5a.open(root, index=index)
+        name = attribute.name.decode("ascii")
+        found[name] = _attribute(attribute, name)
+    return found
+
+
+def _attribute(attribute: Any, name: str) -> Attribute:
+    kind, space = attribute.get_type(), attribute.get_space()
+    simple = space.get_simple_extent_type() in (h5s.SCALAR, h5s.SIMPLE)
+    shape = attribute.shape if simple else None
+    elements = math.prod(shape) if shape is not None else 0
+    if shape is None or kind.get_size() * elements > ATTRIBUTE_BYTES:
+        raise Refusal(f"attribute {name!r} is too large or has no plain shape")
+    if kind.get_class() == h5t.STRING and not kind.is_variable_str() and shape == ():
+        if kind.get_cset() != h5t.CSET_UTF8:
+            raise Refusal(f"attribute {name!r} is not UTF-8 text")
+        return _content(attribute, np.dtype(f"S{kind.get_size()}"), ()).rstrip(b"\0").decode("utf-8")
+    if kind.equal(h5t.STD_I64LE) and shape == ():
+        return int(np.frombuffer(_content(attribute, np.dtype("<i8"), ()), "<i8")[0])
+    if kind.equal(h5t.IEEE_F64LE) and shape == ():
+        return float(np.frombuffer(_content(attribute, np.dtype("<f8"), ()), "<f8")[0])
+    if kind.equal(h5t.STD_U8LE) and len(shape) == 1:
+        return _content(attribute, np.dtype("u1"), shape)
+    raise Refusal(f"attribute {name!r} has an unexpected type")
+
+
+def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    value = np.zeros(shape, dtype)
+    if value.size:
+        attribute.read(value, mtype=attribute.get_type())
+    return value.tobytes()
+
+
+def walk(root: Any, schema: Schema, size: int) -> dict[str, Entry]:
+    """Every dataset of the file, held against the table one component at a time."""
+    entries: dict[str, Entry] = {}
+    seen: set[int] = {h5o.get_info(root).addr}
+    _walk_group(root, "", "", schema, size, entries, seen)
+    missing = schema.missing(frozenset(entries))
+    if missing is not None:
+        raise Refusal(f"dataset {missing!r} is missing")
+    _check_totals(entries, size)
+    return entries
+
+
+def _walk_group(
+    group: Any, path: str, kind: str, schema: Schema, size: int, entries: dict[str, Entry], seen: set[int]
+) -> None:
+    expected = schema.children(kind)
+    links = h5g.GroupID.get_num_objs(group)
+    if links > len(expected) + (NUMBERED if "*" in expected else 0):
+        raise Refusal(f"unexpected names in group {path or '/'!r}: {links} in all")
+    for raw in list(group):
+        name = raw.decode("ascii")
+        general_name = name if name in expected else "*" if name.isdecimal() else name
+        here = f"{path}/{name}" if path else name
+        if general_name not in expected:
+            raise Refusal(f"unexpected name {here[:80]!r}")
+        # the link is looked at before it is followed: only then can nothing outside be reached
+        if group.links.get_info(raw).type != h5l.TYPE_HARD:
+            raise Refusal(f"{here!r} is a link to elsewhere")
+        thing = h5o.open(group, raw)
+        info = h5o.get_info(thing)
+        if info.addr in seen or info.rc != 1:
+            raise Refusal(f"{here!r} appears twice")
+        seen.add(info.addr)
+        if h5a.get_num_attrs(thing):
+            raise Refusal(f"{here!r} has attributes of its own")
+        field = schema.field(here)
+        if isinstance(thing, h5d.DatasetID) and field is not None:
+            entries[here] = _dataset(thing, field, here, size)
+        elif isinstance(thing, h5g.GroupID) and field is None:
+            _walk_group(
+                thing, here, f"{kind}/{general_name}" if kind else general_name, schema, size, entries, seen
+            )
+        else:
+            raise Refusal(f"{here!r} is not what the format has there")
+
+
+def _dataset(dataset: Any, field: Field, path: str, size: int) -> Entry:
+    layout = dataset.get_create_plist()
+    if layout.get_external_count():
+        raise Refusal(f"{path!r} keeps its data in another file")
+    kind = layout.get_layout()
+    if kind not in (h5d.COMPACT, h5d.CHUNKED):
+        raise Refusal(f"{path!r} has a storage layout that the format does not use")
+    if not dataset.get_type().equal(h5t.py_create(np.dtype(field.dtype))) or dataset.get_type().committed():
+        raise Refusal(f"{path!r} is not of type {field.dtype}")
+    space = dataset.get_space()
+    if space.get_simple_extent_type() not in (h5s.SCALAR, h5s.SIMPLE):
+        raise Refusal(f"{path!r} has no plain shape")
+    shape = tuple(int(length) for length in space.shape)
+    if not field.admits(shape):
+        raise Refusal(f"{path!r} has shape {shape}, not {field.shape}")
+    filters = [layout.get_filter(index)[0] for index in range(layout.get_nfilters())]
+    if kind == h5d.COMPACT:
+        entry = Entry(dataset, field, shape, int(dataset.get_storage_size()))
+        if filters or entry.stored != entry.nbytes:
+            raise Refusal(f"{path!r} does not hold what it declares")
+        return entry
+    if filters not in (
+        [h5z.FILTER_FLETCHER32],
+        [h5z.FILTER_DEFLATE, h5z.FILTER_FLETCHER32],
+        [h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE, h5z.FILTER_FLETCHER32],
+    ):
+        raise Refusal(f"{path!r} uses filters {filters}, which the format does not")
+    return _chunked(dataset, field, shape, layout.get_chunk(), len(filters) == 1, path, size)
+
+
+def _chunked(
+    dataset: Any,
+    field: Field,
+    shape: tuple[int, ...],
+    chunk: tuple[int, ...],
+    plain: bool,
+    path: str,
+    size: int,
+) -> Entry:
+    chunk_bytes = math.prod(chunk) * np.dtype(field.dtype).itemsize
+    if chunk_bytes > CHUNK_BYTES:
+        raise Refusal(f"{path!r} has chunks of {chunk_bytes} bytes (at most {CHUNK_BYTES})")
+    # each chunk takes room in the file: counting them before asking HDF5 bounds its work, too
+    expected = math.prod(-(-length // step) for length, step in zip(shape, chunk, strict=True))
+    if expected > size or int(dataset.get_num_chunks()) != expected:
+        raise Refusal(f"{path!r} declares {math.prod(shape)} numbers and does not hold them")
+    stored = int(dataset.get_storage_size())
+    if plain and stored != expected * (chunk_bytes + 4):
+        raise Refusal(f"{path!r} does not hold what it declares")
+    return Entry(dataset, field, shape, stored)
+
+
+def _check_totals(entries: Mapping[str, Entry], size: int) -> None:
+    stored = sum(entry.stored for entry in entries.values())
+    if stored > size:
+        raise Refusal(f"datasets claim {stored} bytes of a file of {size}")
+    declared = sum(entry.nbytes for entry in entries.values() if not entry.field.bulk)
+    if declared > FREE_BYTES + EXPANSION * stored:
+        raise Refusal(f"{declared} bytes declared, {stored} stored: a decompression bomb")

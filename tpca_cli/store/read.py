@@ -1,0 +1,237 @@
+"""Open a file through the guard and read from it. Read-only, always.
+
+The file that was checked is the file that is read: everything goes through one descriptor.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import FileRefused, OutputExists, StorageError, printable
+from .digest import Attribute, LeafDigest, root_digest
+from .files import AnyPath
+from .guard import Entry, check_header, read_attributes, walk
+from .hdf5 import Refusal, guarded, h5g, h5s, open_file
+from .schema import Schema
+from .sink import Latched
+
+RESERVED = ("format", "format_version", "digest", "meta")
+ARRAY_BYTES = 1 << 30
+_PIECE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which file, with which content: to find out whether it is still the same."""
+
+    device: int
+    inode: int
+    digest: str
+
+
+class Reader:
+    """An open, checked file. Use `open_checked`."""
+
+    def __init__(self, fd: int, path: AnyPath, schemas: tuple[Schema, ...], *, verify: bool = True) -> None:
+        self.path = path
+        self._fd = fd
+        self._stream = Latched(fd)
+        self._file: Any = None
+        self._entries: dict[str, Entry] = {}
+        with guarded(self._stream, path, "read"):
+            size = check_header(fd)
+            self._file = open_file(self._stream, write=False)
+            root = h5g.open(self._file, b"/")
+            found = read_attributes(root)
+            self.schema = _match(found, schemas)
+            self.version = self.schema.version
+            self.digest = _text(found, "digest")
+            self.meta: dict[str, Any] = _meta(_text(found, "meta")) if "meta" in found else {}
+            self.attrs: dict[str, Attribute] = {k: v for k, v in found.items() if k not in RESERVED}
+            self._entries = walk(root, self.schema, size)
+            if verify:
+                self._verify({name: value for name, value in found.items() if name != "digest"})
+
+    def _verify(self, attributes: Mapping[str, Attribute]) -> None:
+        leaves = {}
+        for path, entry in self._entries.items():
+            leaf = LeafDigest()
+            if not entry.field.bulk:
+                for piece in _pieces(entry):
+                    leaf.add(piece)
+            leaves[path] = (entry.field, entry.shape, leaf.value())
+        if root_digest(attributes, leaves) != self.digest:
+            raise Refusal("its content does not match its digest")
+
+    @property
+    def identity(self) -> Identity:
+        """The file behind the descriptor, not whatever has its name by now."""
+        found = os.fstat(self._fd)
+        return Identity(found.st_dev, found.st_ino, self.digest)
+
+    def names(self) -> tuple[str, ...]:
+        """Paths of all datasets, sorted."""
+        return tuple(sorted(self._entries))
+
+    def has(self, path: str) -> bool:
+        """Whether an optional dataset is there."""
+        return path in self._entries
+
+    def shape(self, path: str) -> tuple[int, ...]:
+        """The shape of a dataset."""
+        return self._entry(path).shape
+
+    def stored_bytes(self, path: str) -> int:
+        """Bytes that a dataset takes in the file, without HDF5's own bookkeeping."""
+        return self._entry(path).stored
+
+    def array(self, path: str, *, limit: int = ARRAY_BYTES) -> np.ndarray[Any, np.dtype[Any]]:
+        """A whole dataset; refused above `limit` bytes, since its size is a number from the file."""
+        entry = self._entry(path)
+        if entry.nbytes > limit:
+            raise FileRefused(
+                f"{printable(self.path)} was refused: {path!r} has {entry.nbytes} bytes (at most {limit})"
+            )
+        with guarded(self._stream, self.path, "read"):
+            return _read(entry, 0, entry.shape[0] if entry.shape else 0)
+
+    def rows(self, path: str, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
+        """Rows `start` to `stop` of a dataset; a damaged chunk among them refuses the file."""
+        entry = self._entry(path)
+        if not 0 <= start <= stop <= entry.shape[0]:
+            raise IndexError(f"rows {start}:{stop} of {entry.shape[0]} in {path!r}")
+        with guarded(self._stream, self.path, "read"):
+            return _read(entry, start, stop)
+
+    def close(self) -> None:
+        """Let go of the file; harmless twice."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                if self._file is not None:
+                    with suppress(FileRefused, StorageError), guarded(self._stream, self.path, "close"):
+                        self._file.close()
+            finally:
+                os.close(fd)
+
+    def _entry(self, path: str) -> Entry:
+        if path not in self._entries:
+            raise KeyError(f"no dataset {path!r} in {printable(self.path)}")
+        return self._entries[path]
+
+
+@contextmanager
+def open_checked(path: AnyPath, *schemas: Schema) -> Iterator[Reader]:
+    """Open a file of one of these formats; FileRefused unless everything about it is as expected."""
+    reader = None
+    fd = _open(path)
+    try:
+        reader = Reader(fd, path, schemas)
+        yield reader
+    finally:
+        if reader is not None:
+            reader.close()
+        else:
+            os.close(fd)
+
+
+def identity(path: AnyPath, *schemas: Schema) -> Identity:
+    """Device, inode and root digest of a file, structure checked but content not read."""
+    fd = _open(path)
+    try:
+        reader = Reader(fd, path, schemas, verify=False)
+    except BaseException:
+        os.close(fd)
+        raise
+    try:
+        return reader.identity
+    finally:
+        reader.close()
+
+
+def _open(path: AnyPath) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise FileRefused(f"{printable(path)} was refused: not a regular file") from error
+        raise StorageError.of(error, path, "open") from error
+    try:
+        # other programs that write HDF5 lock the file exclusively; file systems without locks are fine
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            os.close(fd)
+            raise OutputExists(f"{printable(path)} is in use: another program is writing it") from error
+    return fd
+
+
+def _match(found: Mapping[str, Attribute], schemas: tuple[Schema, ...]) -> Schema:
+    name, version = _text(found, "format"), found.get("format_version")
+    wanted = " or ".join(sorted({schema.format for schema in schemas}))
+    versions = [schema.version for schema in schemas if schema.format == name]
+    if not versions:
+        raise Refusal(f"format {name[:40]!r}, not {wanted}")
+    if not isinstance(version, int):
+        raise Refusal("no format_version")
+    if version > max(versions):
+        raise Refusal(
+            f"{name} version {version} is newer than this program reads ({max(versions)}): upgrade tpca"
+        )
+    for schema in schemas:
+        if (schema.format, schema.version) == (name, version):
+            return schema
+    raise Refusal(f"{name} version {version} is not one that this program reads")
+
+
+def _text(found: Mapping[str, Attribute], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str):
+        raise Refusal(f"not a tpca file (no attribute {name!r})")
+    return value
+
+
+def _meta(text: str) -> dict[str, Any]:
+    def constant(name: str) -> None:
+        raise Refusal(f"attribute 'meta' holds {name}")
+
+    try:
+        value = json.loads(text, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("attribute 'meta' is not JSON") from error
+    if not isinstance(value, dict):
+        raise Refusal("attribute 'meta' is not a JSON object")
+    return value
+
+
+def _pieces(entry: Entry) -> Iterator[np.ndarray[Any, np.dtype[Any]]]:
+    """The whole dataset in C order, in pieces of a few megabytes."""
+    rows = entry.shape[0] if entry.shape else 0
+    row_bytes = max(1, entry.nbytes // max(1, rows))
+    step = max(1, _PIECE // row_bytes)
+    for start in range(0, max(1, rows), step):
+        yield _read(entry, start, min(rows, start + step))
+
+
+def _read(entry: Entry, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
+    count = (stop - start, *entry.shape[1:]) if entry.shape else ()
+    out = np.zeros(count, entry.dtype)
+    if math.prod(count) == 0:
+        return out
+    if not entry.shape:
+        entry.dataset.read(h5s.ALL, h5s.ALL, out)
+        return out
+    space = entry.dataset.get_space()
+    space.select_hyperslab((start, *(0 for _ in entry.shape[1:])), count)
+    entry.dataset.read(h5s.create_simple(count), space, out)
+    return out

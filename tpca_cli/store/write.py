@@ -1,0 +1,213 @@
+"""Write a file by its table: bounded memory, never half a file, the same bytes every time.
+
+Content goes to a temporary through the latched sink; when all is in, the temporary is read back through
+the guard, made durable, and only then gets its name.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..errors import FileRefused, OutputExists, StorageError, printable
+from .digest import Attribute, LeafDigest, root_digest
+from .files import AnyPath, Place, Temporary
+from .guard import ATTRIBUTE_BYTES
+from .hdf5 import guarded, h5d, h5g, h5p, h5s, h5t, open_file
+from .layout import creation, set_attribute
+from .read import RESERVED, Identity, Reader, identity
+from .schema import Field, Schema
+from .sink import Sink
+from .stream import Stream
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_PUT_CHUNK = 1 << 20
+
+
+def create(target: AnyPath, schema: Schema, *, force: bool = False, expect: Identity | None = None) -> Writer:
+    """A writer for `with`: leaving it normally commits the file, an exception leaves no trace.
+
+    `expect` (with `force`) is the file that this one was made from: if the target is any other by the time
+    of the commit, somebody else's work would be lost, and the commit is refused.
+    """
+    return Writer(target, schema, force=force, expect=expect)
+
+
+class Writer:
+    """One file in the making. Use `create`."""
+
+    def __init__(self, target: AnyPath, schema: Schema, *, force: bool, expect: Identity | None) -> None:
+        self.target = target
+        self.schema = schema
+        self._force = force
+        self._expect = expect
+        self._attributes: dict[str, Attribute] = {"format": schema.format, "format_version": schema.version}
+        self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
+        self._streams: dict[str, Stream] = {}
+
+    def __enter__(self) -> Writer:
+        self._place = Place.at(self.target)
+        try:
+            self._temporary = Temporary(self._place, self._force)
+            try:
+                self._sink = Sink(self._temporary.fd)
+                self._file: Any = None
+                with guarded(self._sink, self.target, "write"):
+                    self._file = open_file(self._sink, write=True)
+            except BaseException:
+                self._temporary.close()
+                raise
+        except BaseException:
+            self._place.close()
+            raise
+        return self
+
+    def attrs(self, values: Mapping[str, Attribute]) -> None:
+        """Set attributes of the file. They are short: structured metadata go through `meta`."""
+        for name, value in values.items():
+            if name in RESERVED and name != "meta":
+                raise ValueError(f"attribute {name!r} belongs to the store")
+            if isinstance(value, bool) or not isinstance(value, str | int | float | bytes):
+                raise TypeError(
+                    f"attribute {name!r} is {type(value).__name__}: text, int, float or bytes only"
+                )
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(f"attribute {name!r} holds a NUL")
+            if (
+                isinstance(value, str | bytes)
+                and len(value.encode() if isinstance(value, str) else value) > ATTRIBUTE_BYTES
+            ):
+                raise ValueError(f"attribute {name!r} is over {ATTRIBUTE_BYTES} bytes: put it in a dataset")
+            self._attributes[name] = value
+
+    def meta(self, values: Mapping[str, Any]) -> None:
+        """Set the structured metadata: one JSON object, spelled the same way every time."""
+        text = json.dumps(dict(values), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        self.attrs({"meta": text})
+
+    def put(self, path: str, array: Any, *, compress: bool = True) -> None:
+        """Write a whole dataset at once."""
+        values = np.asarray(array)
+        field = self._field(path, values.dtype, values.shape)
+        values = np.ascontiguousarray(values).reshape(values.shape)  # 0-d stays 0-d
+        row = values.nbytes // max(1, len(values)) if values.ndim else 0
+        rows = max(1, _PUT_CHUNK // max(1, row))
+        dataset = self._dataset(path, field, values.shape, rows, compress, grow=False)
+        leaf = LeafDigest()
+        leaf.add(values.data if values.size else b"")
+        step = max(1, rows)
+        for start in range(0, len(values) if values.ndim else 1, step):
+            self._write(dataset, values[start : start + step] if values.ndim else values, start)
+        self._leaves[path] = (field, values.shape, leaf.value())
+
+    def stream(
+        self, path: str, dtype: Any, row_shape: tuple[int, ...], chunk_rows: int, compress: bool = False
+    ) -> Stream:
+        """A dataset that grows by rows; memory is bounded by one chunk of `chunk_rows`."""
+        field = self._field(path, np.dtype(dtype), (0, *row_shape), growing=True)
+        self._streams[path] = Stream(self, path, field, tuple(row_shape), max(1, chunk_rows), compress)
+        return self._streams[path]
+
+    def _field(self, path: str, dtype: Any, shape: tuple[int, ...], growing: bool = False) -> Field:
+        field = self.schema.field(path)
+        if field is None:
+            raise KeyError(f"{path!r} is not in the table of {self.schema.format}")
+        if np.dtype(field.dtype) != dtype:
+            raise TypeError(f"{path!r} is {field.dtype} in the table, not {dtype}")
+        fits = field.admits(shape) or (
+            growing and field.admits((field.shape[0] if field.shape and field.shape[0] else 0, *shape[1:]))
+        )
+        if not fits:
+            raise ValueError(f"{path!r} has shape {field.shape} in the table, not {shape}")
+        if path in self._leaves or path in self._streams:
+            raise ValueError(f"{path!r} is written twice")
+        return field
+
+    def _dataset(
+        self, path: str, field: Field, shape: tuple[int, ...], rows: int, compress: bool, *, grow: bool
+    ) -> Any:
+        kind = np.dtype(field.dtype)
+        with guarded(self._sink, self.target, "write"):
+            # nothing to checksum in a scalar or an empty array: both live in the object header, which is
+            compact = shape == () or (0 in shape and not grow)
+            chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
+            limits = (h5s.UNLIMITED, *shape[1:]) if grow else None
+            layout = creation(kind, chunk, compress)
+            links = h5p.create(h5p.LINK_CREATE)
+            links.set_create_intermediate_group(True)
+            space = h5s.create_simple(shape, limits)
+            return h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout, links)
+
+    def _write(self, dataset: Any, rows: Array, start: int, *, grow: bool = False) -> None:
+        if rows.size == 0:
+            return
+        with guarded(self._sink, self.target, "write"):
+            if rows.ndim == 0:
+                dataset.write(h5s.ALL, h5s.ALL, rows)
+                return
+            if grow:
+                dataset.set_extent((start + len(rows), *rows.shape[1:]))
+            space = dataset.get_space()
+            space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
+            dataset.write(h5s.create_simple(rows.shape), space, rows)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._finish()
+                self._temporary.commit()
+        finally:
+            try:
+                self._abandon()
+            finally:
+                self._temporary.close()
+                self._place.close()
+
+    def _finish(self) -> None:
+        for path, stream in self._streams.items():
+            self._leaves[path] = stream._finish()
+        missing = self.schema.missing(frozenset(self._leaves))
+        if missing is not None:
+            raise ValueError(f"{missing!r} of {self.schema.format} was not written")
+        digest = root_digest(self._attributes, self._leaves)
+        with guarded(self._sink, self.target, "write"):
+            root = h5g.open(self._file, b"/")
+            for name, value in sorted({**self._attributes, "digest": digest}.items()):
+                set_attribute(root, name, value)
+            file, self._file = self._file, None
+            file.close()
+        self._read_back(digest)
+        if self._expect is not None and identity(self.target, self.schema) != self._expect:
+            raise OutputExists(f"{printable(self.target)} was changed by another run meanwhile: it was kept")
+
+    def _read_back(self, digest: str) -> None:
+        fd = os.dup(self._temporary.fd)
+        try:
+            reader = Reader(fd, self.target, (self.schema,))
+        except FileRefused as error:
+            os.close(fd)
+            raise StorageError(f"what was written did not read back: {error}", errno.EIO) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        reader.close()
+        if reader.digest != digest:
+            raise StorageError(f"cannot write {printable(self.target)}: it read back differently", errno.EIO)
+
+    def _abandon(self) -> None:
+        if self._file is not None:
+            self._sink.abandon()
+            file, self._file = self._file, None
+            try:
+                with guarded(self._sink, self.target, "write"):
+                    file.close()
+            except (StorageError, FileRefused):
+                pass
