@@ -10,15 +10,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .digest import digest_of
-from .files import check_output, remove_stale, stale_temporaries, write_file
-from .lock import lock
-from .schema import Field, Schema
+from tpca_cli.store.digest import digest_of
+from tpca_cli.store.files import check_output, remove_stale, stale_temporaries, write_file
+from tpca_cli.store.lock import lock
+from tpca_cli.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from .read import Identity, Reader, identity, open_checked
-    from .stream import Stream
-    from .write import Writer, create
+    from tpca_cli.store.read import Identity, Reader, identity, open_checked
+    from tpca_cli.store.stream import Stream
+    from tpca_cli.store.write import Writer, create
 
 __all__ = [
     "Field",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from .schema import Field
+from tpca_cli.store.schema import Field
 
 Attribute = str | int | float | bytes
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from ..errors import OutputExists, StorageError, printable
+from tpca_cli.errors import OutputExists, StorageError, printable
 
 AnyPath = str | bytes | os.PathLike[str]
 DAY = 86400.0

@@ -17,17 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from .digest import Attribute
-from .hdf5 import Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
-from .schema import Field, Schema
+from tpca_cli.store.digest import Attribute
+from tpca_cli.store.hdf5 import Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+from tpca_cli.store.schema import Field, Schema, is_number
 
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
 ATTRIBUTES = 32  # nor are there more
 NUMBERED = 4096  # nor more of a kind in one group
-# what is decoded at open: this much for nothing, and so many times what is stored (deflate reaches 1032)
+# what is decoded at open: this much for nothing, and so many times what is stored
 FREE_BYTES = 1 << 26
 EXPANSION = 64
+DEFLATE_EXPANSION = 1032  # the most that deflate can do
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEADER = struct.Struct("<8sBBBBQQQQI")
@@ -46,12 +47,18 @@ class Entry:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type of the table."""
-        return np.dtype(self.field.dtype)
+        return element(self.field)
 
     @property
     def nbytes(self) -> int:
         """Decoded size."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+def element(field: Field) -> np.dtype[Any]:
+    """The numpy type of a field: little-endian on every machine."""
+    kind: np.dtype[Any] = np.dtype(field.dtype).newbyteorder("<")
+    return kind
 
 
 def check_header(fd: int) -> int:
@@ -136,12 +143,14 @@ def _walk_group(
     group: Any, path: str, kind: str, schema: Schema, size: int, entries: dict[str, Entry], seen: set[int]
 ) -> None:
     expected = schema.children(kind)
-    links = h5g.GroupID.get_num_objs(group)
+    links = group.get_num_objs()
+    if links == 0 and path:
+        raise Refusal(f"group {path!r} is empty")
     if links > len(expected) + (NUMBERED if "*" in expected else 0):
         raise Refusal(f"unexpected names in group {path or '/'!r}: {links} in all")
     for raw in list(group):
         name = raw.decode("ascii")
-        general_name = name if name in expected else "*" if name.isdecimal() else name
+        general_name = name if name in expected else "*" if is_number(name) else name
         here = f"{path}/{name}" if path else name
         if general_name not in expected:
             raise Refusal(f"unexpected name {here[:80]!r}")
@@ -173,7 +182,7 @@ def _dataset(dataset: Any, field: Field, path: str, size: int) -> Entry:
     kind = layout.get_layout()
     if kind not in (h5d.COMPACT, h5d.CHUNKED):
         raise Refusal(f"{path!r} has a storage layout that the format does not use")
-    if not dataset.get_type().equal(h5t.py_create(np.dtype(field.dtype))) or dataset.get_type().committed():
+    if not dataset.get_type().equal(h5t.py_create(element(field))) or dataset.get_type().committed():
         raise Refusal(f"{path!r} is not of type {field.dtype}")
     space = dataset.get_space()
     if space.get_simple_extent_type() not in (h5s.SCALAR, h5s.SIMPLE):
@@ -205,7 +214,7 @@ def _chunked(
     path: str,
     size: int,
 ) -> Entry:
-    chunk_bytes = math.prod(chunk) * np.dtype(field.dtype).itemsize
+    chunk_bytes = math.prod(chunk) * element(field).itemsize
     if chunk_bytes > CHUNK_BYTES:
         raise Refusal(f"{path!r} has chunks of {chunk_bytes} bytes (at most {CHUNK_BYTES})")
     # each chunk takes room in the file: counting them before asking HDF5 bounds its work, too
@@ -219,6 +228,9 @@ def _chunked(
 
 
 def _check_totals(entries: Mapping[str, Entry], size: int) -> None:
+    for path, entry in entries.items():
+        if entry.nbytes > DEFLATE_EXPANSION * entry.stored:
+            raise Refusal(f"{path!r} declares {entry.nbytes} bytes and holds {entry.stored}")
     stored = sum(entry.stored for entry in entries.values())
     if stored > size:
         raise Refusal(f"datasets claim {stored} bytes of a file of {size}")

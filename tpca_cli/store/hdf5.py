@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import FileRefused, StorageError, TpcaError, printable
-from .files import AnyPath
-from .signals import Shield
-from .sink import Latched
+from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
+from tpca_cli.store.files import AnyPath
+from tpca_cli.store.signals import Shield
+from tpca_cli.store.sink import Latched
 
 # HDF5 would load any library from a plugin folder to read a foreign filter; it reads this once, at start
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
 
-import h5py
 from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
 
 __all__ = [
     "Refusal",
+    "close_all",
     "guarded",
     "h5a",
     "h5d",
@@ -33,8 +33,6 @@ __all__ = [
     "h5z",
     "open_file",
 ]
-
-h5py._errors.silence_errors()
 
 
 class Refusal(Exception):
@@ -61,8 +59,8 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
 
     A failure of the system is a StorageError; anything else that HDF5 finds is a damaged file.
     """
-    try:
-        with Shield():
+    with Shield():
+        try:
             try:
                 yield
             finally:
@@ -71,12 +69,21 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
                     raise StorageError.of(failure, path, doing) from failure
                 if failure is not None:
                     raise failure
-    except (TpcaError, MemoryError):
-        raise
-    except Refusal as error:
-        raise FileRefused(f"{printable(path)} was refused: {error}") from error
-    except Exception as error:
-        if "memory allocation" in str(error):
-            raise MemoryError(f"not enough memory to {doing} {printable(path)}") from error
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise FileRefused(f"{printable(path)} is damaged: {reason[:200]}") from error
+        except (TpcaError, MemoryError):
+            raise
+        except Refusal as error:
+            raise FileRefused(f"{printable(path)} was refused: {error}") from error
+        except Exception as error:
+            if "memory allocation" in str(error):
+                raise MemoryError(f"not enough memory to {doing} {printable(path)}") from error
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise FileRefused(f"{printable(path)} is damaged: {printable(reason[:200])}") from error
+
+
+def close_all(file: Any, *things: Any) -> None:
+    """Close identifiers now, inside the guard: the garbage collector would do it where signals raise."""
+    for thing in things:
+        if thing.valid:
+            thing.close()
+    if file is not None and file.valid:
+        file.close()

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .digest import Attribute
-from .guard import CHUNK_BYTES
-from .hdf5 import h5a, h5d, h5p, h5s, h5t
-
-_DEFLATE = 6
+from tpca_cli.store.digest import Attribute
+from tpca_cli.store.guard import CHUNK_BYTES
+from tpca_cli.store.hdf5 import h5a, h5d, h5p, h5s, h5t
 
 
-def creation(kind: np.dtype[Any], chunk: tuple[int, ...] | None, compress: bool) -> Any:
-    """The property list of a dataset: compact without a chunk, otherwise chunked and checksummed."""
+def creation(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
+    """The property list of a dataset: compact without a chunk, else chunked, checksummed, maybe deflated."""
     layout = h5p.create(h5p.DATASET_CREATE)
     layout.set_obj_track_times(False)
     layout.set_fill_time(h5d.FILL_TIME_NEVER)
@@ -23,10 +21,10 @@ def creation(kind: np.dtype[Any], chunk: tuple[int, ...] | None, compress: bool)
         layout.set_layout(h5d.COMPACT)
         return layout
     layout.set_chunk(bounded_chunk(chunk, kind.itemsize))
-    if compress:
+    if level:
         if kind.itemsize > 1:
             layout.set_shuffle()
-        layout.set_deflate(_DEFLATE)
+        layout.set_deflate(level)
     layout.set_fletcher32()
     return layout
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import OutputExists, StorageError, printable
+from tpca_cli.errors import OutputExists, StorageError, printable
 
 _PAUSE = 0.05
 _BUSY = (errno.EAGAIN, errno.EACCES)
@@ -23,7 +23,7 @@ def lock(target: str | bytes | os.PathLike[str], wait: float = 0) -> Iterator[No
     """Hold the lock of a target; wait at most `wait` seconds for another run to finish."""
     path = os.fsencode(target) + b".lock"
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except OSError as error:
         raise StorageError.of(error, path, "open the lock") from error
     try:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FileRefused, OutputExists, StorageError, printable
-from .digest import Attribute, LeafDigest, root_digest
-from .files import AnyPath
-from .guard import Entry, check_header, read_attributes, walk
-from .hdf5 import Refusal, guarded, h5g, h5s, open_file
-from .schema import Schema
-from .sink import Latched
+from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
+from tpca_cli.store.digest import Attribute, LeafDigest, root_digest
+from tpca_cli.store.files import AnyPath
+from tpca_cli.store.guard import Entry, check_header, read_attributes, walk
+from tpca_cli.store.hdf5 import Refusal, close_all, guarded, h5g, h5s, open_file
+from tpca_cli.store.schema import Schema
+from tpca_cli.store.sink import Latched
 
 RESERVED = ("format", "format_version", "digest", "meta")
 ARRAY_BYTES = 1 << 30
@@ -42,25 +43,31 @@ class Identity:
 class Reader:
     """An open, checked file. Use `open_checked`."""
 
-    def __init__(self, fd: int, path: AnyPath, schemas: tuple[Schema, ...], *, verify: bool = True) -> None:
+    def __init__(self, fd: int, path: AnyPath, schemas: tuple[Schema, ...]) -> None:
         self.path = path
         self._fd = fd
         self._stream = Latched(fd)
         self._file: Any = None
         self._entries: dict[str, Entry] = {}
-        with guarded(self._stream, path, "read"):
-            size = check_header(fd)
-            self._file = open_file(self._stream, write=False)
-            root = h5g.open(self._file, b"/")
-            found = read_attributes(root)
-            self.schema = _match(found, schemas)
-            self.version = self.schema.version
-            self.digest = _text(found, "digest")
-            self.meta: dict[str, Any] = _meta(_text(found, "meta")) if "meta" in found else {}
-            self.attrs: dict[str, Attribute] = {k: v for k, v in found.items() if k not in RESERVED}
-            self._entries = walk(root, self.schema, size)
-            if verify:
-                self._verify({name: value for name, value in found.items() if name != "digest"})
+        try:
+            with guarded(self._stream, path, "read"):
+                size = check_header(fd)
+                self._file = open_file(self._stream, write=False)
+                self._load(schemas, size)
+        except BaseException:
+            self._close_file()
+            raise
+
+    def _load(self, schemas: tuple[Schema, ...], size: int) -> None:
+        root = h5g.open(self._file, b"/")
+        found = read_attributes(root)
+        self.schema = _match(found, schemas)
+        self.version = self.schema.version
+        self.digest = _text(found, "digest")
+        self.meta: dict[str, Any] = _meta(_text(found, "meta")) if "meta" in found else {}
+        self.attrs: dict[str, Attribute] = {k: v for k, v in found.items() if k not in RESERVED}
+        self._entries = walk(root, self.schema, size)
+        self._verify({name: value for name, value in found.items() if name != "digest"})
 
     def _verify(self, attributes: Mapping[str, Attribute]) -> None:
         leaves = {}
@@ -118,11 +125,15 @@ class Reader:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             try:
-                if self._file is not None:
-                    with suppress(FileRefused, StorageError), guarded(self._stream, self.path, "close"):
-                        self._file.close()
+                self._close_file()
             finally:
                 os.close(fd)
+
+    def _close_file(self) -> None:
+        # whatever goes wrong in closing a file that is only read has been told before, or does not matter
+        file, self._file = self._file, None
+        with suppress(FileRefused, StorageError), guarded(self._stream, self.path, "close"):
+            close_all(file, *(entry.dataset for entry in self._entries.values()))
 
     def _entry(self, path: str) -> Entry:
         if path not in self._entries:
@@ -145,26 +156,31 @@ def open_checked(path: AnyPath, *schemas: Schema) -> Iterator[Reader]:
             os.close(fd)
 
 
-def identity(path: AnyPath, *schemas: Schema) -> Identity:
-    """Device, inode and root digest of a file, structure checked but content not read."""
+def identity(path: AnyPath) -> Identity:
+    """Device, inode and root digest of a file of any format, without reading more of it."""
     fd = _open(path)
     try:
-        reader = Reader(fd, path, schemas, verify=False)
-    except BaseException:
-        os.close(fd)
-        raise
-    try:
-        return reader.identity
+        stream = Latched(fd)
+        with guarded(stream, path, "read"):
+            check_header(fd)
+            file = open_file(stream, write=False)
+            try:
+                digest = _text(read_attributes(h5g.open(file, b"/")), "digest")
+            finally:
+                close_all(file)
+        found = os.fstat(fd)
+        return Identity(found.st_dev, found.st_ino, digest)
     finally:
-        reader.close()
+        os.close(fd)
 
 
 def _open(path: AnyPath) -> int:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # opening a device can have effects of its own: look first, and again once it is open
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FileRefused(f"{printable(path)} was refused: not a regular file")
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise FileRefused(f"{printable(path)} was refused: not a regular file") from error
         raise StorageError.of(error, path, "open") from error
     try:
         # other programs that write HDF5 lock the file exclusively; file systems without locks are fine

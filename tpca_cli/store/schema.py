@@ -54,7 +54,7 @@ class Schema:
 
     def field(self, path: str) -> Field | None:
         """The field that a concrete path belongs to, or None."""
-        general = "/".join("*" if _NUMBER.fullmatch(part) else part for part in path.split("/"))
+        general = "/".join("*" if is_number(part) else part for part in path.split("/"))
         return self.fields.get(general)
 
     def children(self, group: str) -> frozenset[str]:
@@ -84,10 +84,10 @@ def _instances(parts: tuple[str, ...], begun: set[tuple[str, ...]]) -> list[tupl
         return [parts]
     star = parts.index("*")
     heads = [group for group in begun if len(group) == star + 1 and group[:star] == parts[:star]]
-    numbered = sorted(head for head in heads if _NUMBER.fullmatch(head[-1]))
+    numbered = sorted(head for head in heads if is_number(head[-1]))
     return [whole for head in numbered for whole in _instances(head + parts[star + 1 :], begun)]
 
 
-def general(path: str) -> str:
-    """A concrete path with its numbers replaced by `*`."""
-    return "/".join("*" if _NUMBER.fullmatch(part) else part for part in path.split("/"))
+def is_number(part: str) -> bool:
+    """Whether a component may stand for `*`: each number has one spelling."""
+    return _NUMBER.fullmatch(part) is not None

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .digest import LeafDigest
-from .read import Reader
-from .schema import Field
+from tpca_cli.store.digest import LeafDigest
+from tpca_cli.store.guard import element
+from tpca_cli.store.read import Reader
+from tpca_cli.store.schema import Field
 
 if TYPE_CHECKING:
-    from .write import Writer
+    from tpca_cli.store.write import Writer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -20,14 +21,14 @@ class Stream:
     """A dataset that grows by rows. Use `Writer.stream`."""
 
     def __init__(
-        self, writer: Writer, path: str, field: Field, row_shape: tuple[int, ...], rows: int, compress: bool
+        self, writer: Writer, path: str, field: Field, row_shape: tuple[int, ...], rows: int, level: int
     ) -> None:
         self._writer = writer
         self._path = path
         self._field = field
         self._row_shape = row_shape
         self._rows = rows
-        self._compress = compress
+        self._level = level
         self._held: list[Array] = []
         self._held_rows = 0
         self._dataset: Any = None
@@ -37,13 +38,14 @@ class Stream:
     def append(self, rows: Any) -> None:
         """Add rows; what does not fill a chunk waits for the next call."""
         values = np.asarray(rows)
-        if values.dtype != np.dtype(self._field.dtype) or values.shape[1:] != self._row_shape:
+        if values.dtype != element(self._field) or values.shape[1:] != self._row_shape:
             raise TypeError(f"rows of {self._path!r} are {self._field.dtype} {self._row_shape}")
         values = np.ascontiguousarray(values)
         if not self._field.bulk and values.size:
             self._leaf.add(values.data)
         while len(values):
-            piece, values = np.split(values, [self._rows - self._held_rows])
+            room = self._rows - self._held_rows
+            piece, values = values[:room], values[room:]
             # a whole chunk is written at once; a part must be copied, for the caller may reuse its array
             self._held.append(piece if len(piece) == self._rows else piece.copy())
             self._held_rows += len(piece)
@@ -62,7 +64,7 @@ class Stream:
         if self._dataset is None:
             empty = (0, *self._row_shape)
             self._dataset = self._writer._dataset(
-                self._path, self._field, empty, self._rows, self._compress, grow=True
+                self._path, self._field, empty, self._rows, self._level, grow=True
             )
         self._writer._write(self._dataset, rows, self.count - len(rows), grow=True)
         self._held, self._held_rows = [], 0
@@ -73,9 +75,12 @@ class Stream:
             # little enough for one chunk of just this size: no index, no padding
             rows = np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._field.dtype)])
             dataset = self._writer._dataset(
-                self._path, self._field, shape, max(1, self.count), self._compress, grow=False
+                self._path, self._field, shape, max(1, self.count), self._level, grow=False
             )
             self._writer._write(dataset, rows, 0)
-        elif self._held_rows:
-            self._flush()
+            self._writer._close(dataset)
+        else:
+            if self._held_rows:
+                self._flush()
+            self._writer._close(self._dataset)
         return self._field, shape, self._leaf.value()

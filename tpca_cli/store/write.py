@@ -10,24 +10,26 @@ import errno
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from ..errors import FileRefused, OutputExists, StorageError, printable
-from .digest import Attribute, LeafDigest, root_digest
-from .files import AnyPath, Place, Temporary
-from .guard import ATTRIBUTE_BYTES
-from .hdf5 import guarded, h5d, h5g, h5p, h5s, h5t, open_file
-from .layout import creation, set_attribute
-from .read import RESERVED, Identity, Reader, identity
-from .schema import Field, Schema
-from .sink import Sink
-from .stream import Stream
+from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
+from tpca_cli.store.digest import Attribute, LeafDigest, root_digest
+from tpca_cli.store.files import AnyPath, Place, Temporary
+from tpca_cli.store.guard import ATTRIBUTE_BYTES, element
+from tpca_cli.store.hdf5 import close_all, guarded, h5d, h5g, h5p, h5s, h5t, open_file
+from tpca_cli.store.layout import creation, set_attribute
+from tpca_cli.store.read import RESERVED, Identity, Reader, identity
+from tpca_cli.store.schema import Field, Schema
+from tpca_cli.store.sink import Sink
+from tpca_cli.store.stream import Stream
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _PUT_CHUNK = 1 << 20
+_THOROUGH, _QUICK, _FASTEST = 9, 4, 1
 
 
 def create(target: AnyPath, schema: Schema, *, force: bool = False, expect: Identity | None = None) -> Writer:
@@ -98,27 +100,35 @@ class Writer:
         values = np.ascontiguousarray(values).reshape(values.shape)  # 0-d stays 0-d
         row = values.nbytes // max(1, len(values)) if values.ndim else 0
         rows = max(1, _PUT_CHUNK // max(1, row))
-        dataset = self._dataset(path, field, values.shape, rows, compress, grow=False)
+        level = (_THOROUGH if values.nbytes <= _PUT_CHUNK else _QUICK) if compress else 0
+        dataset = self._dataset(path, field, values.shape, rows, level, grow=False)
         leaf = LeafDigest()
         leaf.add(values.data if values.size else b"")
         step = max(1, rows)
         for start in range(0, len(values) if values.ndim else 1, step):
             self._write(dataset, values[start : start + step] if values.ndim else values, start)
+        self._close(dataset)
         self._leaves[path] = (field, values.shape, leaf.value())
 
     def stream(
         self, path: str, dtype: Any, row_shape: tuple[int, ...], chunk_rows: int, compress: bool = False
     ) -> Stream:
-        """A dataset that grows by rows; memory is bounded by one chunk of `chunk_rows`."""
+        """A dataset that grows by rows; memory is bounded by one chunk of `chunk_rows`.
+
+        Compress even what is already coded if the file should be small: it takes the padding of the last
+        chunk away, at the lowest level, which costs little.
+        """
         field = self._field(path, np.dtype(dtype), (0, *row_shape), growing=True)
-        self._streams[path] = Stream(self, path, field, tuple(row_shape), max(1, chunk_rows), compress)
+        self._streams[path] = Stream(
+            self, path, field, tuple(row_shape), max(1, chunk_rows), _FASTEST if compress else 0
+        )
         return self._streams[path]
 
     def _field(self, path: str, dtype: Any, shape: tuple[int, ...], growing: bool = False) -> Field:
         field = self.schema.field(path)
         if field is None:
             raise KeyError(f"{path!r} is not in the table of {self.schema.format}")
-        if np.dtype(field.dtype) != dtype:
+        if element(field) != dtype:
             raise TypeError(f"{path!r} is {field.dtype} in the table, not {dtype}")
         fits = field.admits(shape) or (
             growing and field.admits((field.shape[0] if field.shape and field.shape[0] else 0, *shape[1:]))
@@ -130,15 +140,15 @@ class Writer:
         return field
 
     def _dataset(
-        self, path: str, field: Field, shape: tuple[int, ...], rows: int, compress: bool, *, grow: bool
+        self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, *, grow: bool
     ) -> Any:
-        kind = np.dtype(field.dtype)
+        kind = element(field)
         with guarded(self._sink, self.target, "write"):
             # nothing to checksum in a scalar or an empty array: both live in the object header, which is
             compact = shape == () or (0 in shape and not grow)
             chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
             limits = (h5s.UNLIMITED, *shape[1:]) if grow else None
-            layout = creation(kind, chunk, compress)
+            layout = creation(kind, chunk, level)
             links = h5p.create(h5p.LINK_CREATE)
             links.set_create_intermediate_group(True)
             space = h5s.create_simple(shape, limits)
@@ -156,6 +166,10 @@ class Writer:
             space = dataset.get_space()
             space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
             dataset.write(h5s.create_simple(rows.shape), space, rows)
+
+    def _close(self, dataset: Any) -> None:
+        with guarded(self._sink, self.target, "write"):
+            close_all(None, dataset)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -182,11 +196,19 @@ class Writer:
             root = h5g.open(self._file, b"/")
             for name, value in sorted({**self._attributes, "digest": digest}.items()):
                 set_attribute(root, name, value)
-            file, self._file = self._file, None
-            file.close()
+            close_all(self._file)
+            self._file = None
         self._read_back(digest)
-        if self._expect is not None and identity(self.target, self.schema) != self._expect:
-            raise OutputExists(f"{printable(self.target)} was changed by another run meanwhile: it was kept")
+        if self._expect is not None:
+            self._check_expected(self._expect)
+
+    def _check_expected(self, expected: Identity) -> None:
+        try:
+            unchanged = identity(self.target) == expected
+        except (StorageError, FileRefused):
+            unchanged = False
+        if not unchanged:
+            raise OutputExists(f"{printable(self.target)} was changed by another run meanwhile: run again")
 
     def _read_back(self, digest: str) -> None:
         fd = os.dup(self._temporary.fd)
@@ -206,8 +228,5 @@ class Writer:
         if self._file is not None:
             self._sink.abandon()
             file, self._file = self._file, None
-            try:
-                with guarded(self._sink, self.target, "write"):
-                    file.close()
-            except (StorageError, FileRefused):
-                pass
+            with suppress(StorageError, FileRefused), guarded(self._sink, self.target, "write"):
+                close_all(file)
