@@ -1,0 +1,33 @@
+"""Packing covers every image and every row exactly once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpca_cli.framing import Framing
+from tpca_cli.pipeline.blocks import BLOCK_PIXELS, pack
+
+SHAPE = st.tuples(st.integers(1, 900), st.integers(1, 900))
+
+
+@given(st.lists(SHAPE, max_size=40), st.sampled_from([2, 8, 16, 32]))
+def test_jobs_cover_images_and_rows_once(shapes, tile) -> None:
+    jobs = pack(shapes, Framing("tile", tile, tile, 3))
+    covered = [image for job in jobs for image in range(job.first, job.first + job.count)]
+    assert covered == list(range(len(shapes)))
+    for job in jobs:
+        pixels = [h * w for h, w in shapes[job.first : job.first + job.count]]
+        if not job.bands:
+            assert len(pixels) == 1 or sum(pixels) <= BLOCK_PIXELS
+            continue
+        h, w = shapes[job.first]
+        assert job.count == 1 and h * w > BLOCK_PIXELS
+        rows = [row for start, count in job.bands for row in range(start, start + count)]
+        assert rows == list(range(h))
+        assert all(start % tile == 0 for start, _ in job.bands)
+        assert all(count * w <= BLOCK_PIXELS + tile * w for _, count in job.bands)
+
+
+def test_whole_frames_are_never_cut() -> None:
+    assert [job.bands for job in pack([(2000, 2000)], Framing("whole", 2000, 2000, 1))] == [()]

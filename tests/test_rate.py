@@ -1,0 +1,70 @@
+"""Targets exclude one another; the search lands in its interval on any falling curve."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpca_cli.errors import UsageError
+from tpca_cli.quality import decibel, psnr
+from tpca_cli.rate import DEFAULT_PSNR, Interval, StepSearch, Target
+
+
+def test_two_targets_are_refused_and_components_combine() -> None:
+    with pytest.raises(UsageError, match="--psnr and --max-bytes"):
+        Target.choose(psnr=30, max_bytes=1000)
+    assert Target.choose(psnr=30, components=5) == Target("psnr", 30.0, 5)
+    assert Target.choose(components=5) == Target("components", 5.0, 5)
+    assert Target.choose() == Target("psnr", DEFAULT_PSNR)
+
+
+@pytest.mark.parametrize(
+    "target", [Target("psnr", 30.0), Target("ratio", 9.5, 4), Target("components", 7.0, 7)]
+)
+def test_targets_round_trip(target: Target) -> None:
+    assert Target.from_dict(target.to_dict()) == target
+
+
+@given(
+    slope=st.floats(-9, -0.3),
+    level=st.floats(-20, 80),
+    bend=st.floats(0, 0.2),
+    start=st.floats(0.05, 400),
+    ceiling=st.booleans(),
+)
+def test_the_search_lands_on_any_falling_curve(slope, level, bend, start, ceiling) -> None:
+    def curve(step: float) -> float:
+        x = math.log(step)
+        return level + slope * x - bend * math.exp(min(x, 8) / 4)
+
+    wanted = curve(7.3)
+    interval = Interval(wanted - 0.05, wanted + 0.05, ceiling)
+    search = StepSearch(interval, start, 1e-3, 1e5)
+    for _ in range(40):
+        if search.record(curve(search.step)):
+            break
+    assert interval.holds(curve(search.step))
+
+
+def test_a_value_out_of_reach_ends_at_the_bound() -> None:
+    search = StepSearch(Interval(50, 50.1), 10.0, finest=0.5, coarsest=1000)
+    for _ in range(40):
+        if search.record(40 - math.log(search.step)):
+            break
+    assert search.step == 0.5
+
+
+def test_promises() -> None:
+    quality, budget = Target("psnr", 30.0).interval(0), Target("ratio", 10.0).interval(10_000)
+    assert quality.keeps_promise(30.4) and not quality.keeps_promise(29.99)
+    assert budget.keeps_promise(decibel(900)) and not budget.keeps_promise(decibel(1001))
+    assert budget.holds(decibel(980)) and not budget.holds(decibel(960))
+    assert Target("energy", 0.99).interval(0).low == pytest.approx(20)
+
+
+def test_psnr_of_a_known_error() -> None:
+    assert psnr(100, 100, 255) == pytest.approx(48.1308, abs=1e-4)
+    assert psnr(0, 100, 255) == math.inf

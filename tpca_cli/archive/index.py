@@ -1,0 +1,254 @@
+"""The index of an archive in memory: images and blocks as columns, and the checks that make them trustworthy.
+
+Everything here is arrays and names; files are `reader` and `writer`. A checked index never points outside
+the payload, never names a shape without a bound, and never holds a name that is unsafe to write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.archive.columns import (
+    join_blobs,
+    join_bytes,
+    pack,
+    split_blobs,
+    split_bytes,
+    unpack,
+)
+from tpca_cli.archive.format import (
+    BLOCK_COLUMNS,
+    CHANNELS,
+    IMAGE_COLUMNS,
+    MODES,
+    PEAK,
+    dtype_of,
+)
+from tpca_cli.errors import FileRefused
+from tpca_cli.names import check_names
+
+Ints = npt.NDArray[np.int64]
+MAX_BLOCK_PIXELS = 2**28  # no block that we write comes near; a bound for files that lie
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image as the encoder hands it over."""
+
+    name: bytes
+    digest: bytes
+    mtime_ns: int
+    source_size: int
+    height: int
+    width: int
+    mode: str
+    error: int
+    exif: bytes = b""
+    icc: bytes = b""
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """One coded block: which images, or which rows of one image, it holds."""
+
+    size: int
+    group: int
+    first: int
+    count: int
+    row: int
+    rows: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Index:
+    """All images and blocks of an archive. `images` and `blocks` map a column to its values."""
+
+    names: tuple[bytes, ...]
+    images: Mapping[str, Any]
+    blocks: Mapping[str, Any]
+    extras: tuple[bytes, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    offsets: Ints = field(init=False)  # where each block begins; one more for the end
+
+    def __post_init__(self) -> None:
+        ends = np.cumsum(self.blocks["size"], dtype=np.int64)
+        object.__setattr__(self, "offsets", np.concatenate([np.zeros(1, np.int64), ends]))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def mode(self, image: int) -> str:
+        return MODES[int(self.images["mode"][image])]
+
+    def shape(self, image: int) -> tuple[int, int]:
+        return int(self.images["height"][image]), int(self.images["width"][image])
+
+    def alive(self) -> Ints:
+        """The images that were not replaced, in block order."""
+        return np.flatnonzero(self.images["mode"])
+
+    def samples(self) -> Ints:
+        """Returned samples per image: pixels times channels; zero for replaced images."""
+        channels = np.array([CHANNELS[mode] for mode in MODES])[self.images["mode"]]
+        counts: Ints = self.images["height"] * self.images["width"] * channels
+        return counts
+
+    def peaks(self) -> Ints:
+        peaks: Ints = np.array([PEAK[dtype_of(mode)] for mode in MODES], np.int64)[self.images["mode"]]
+        return peaks
+
+    def blocks_of(self, image: int) -> range:
+        """The block that holds an image, or the consecutive blocks of its bands."""
+        start = int(np.searchsorted(self.blocks["first"], image, side="right")) - 1
+        first = int(self.blocks["first"][start])
+        start = int(np.searchsorted(self.blocks["first"], first, side="left"))
+        stop = int(np.searchsorted(self.blocks["first"], first, side="right"))
+        return range(start, stop)
+
+    def block_shapes(self, block: int) -> list[tuple[int, int]]:
+        """The shapes that the coder needs to decode a block."""
+        first, count = int(self.blocks["first"][block]), int(self.blocks["count"][block])
+        rows = int(self.blocks["rows"][block])
+        if rows:
+            return [(rows, self.shape(first)[1])]
+        return [self.shape(image) for image in range(first, first + count)]
+
+    def extra(self, image: int, kind: str) -> bytes:
+        position = int(self.images[kind][image])
+        return self.extras[position - 1] if position else b""
+
+    def to_arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
+        arrays = {
+            "names": join_bytes(list(self.names)),
+            "images": pack(self.images, IMAGE_COLUMNS),
+            "blocks": pack(self.blocks, BLOCK_COLUMNS),
+        }
+        if self.extras:
+            arrays["extras"] = join_blobs(list(self.extras))
+        if self.skipped:
+            arrays["skipped"] = np.frombuffer(json.dumps(self.skipped).encode(), np.uint8)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Index:
+        images = unpack(arrays["images"], IMAGE_COLUMNS, raw=("digest",))
+        blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
+        names = split_bytes(arrays["names"], len(images["mode"]))
+        extras = split_blobs(arrays["extras"]) if "extras" in arrays else []
+        skipped = json.loads(arrays["skipped"].tobytes()) if "skipped" in arrays else []
+        return cls(tuple(names), images, blocks, tuple(extras), tuple((p, r) for p, r in skipped))
+
+    @classmethod
+    def build(
+        cls,
+        entries: Sequence[Entry],
+        blocks: Sequence[BlockRecord],
+        skipped: Iterable[tuple[str, str]] = (),
+    ) -> Index:
+        """An index of newly coded images and blocks."""
+        extras: dict[bytes, int] = {}
+
+        def place(blob: bytes) -> int:
+            return extras.setdefault(blob, len(extras) + 1) if blob else 0
+
+        columns: dict[str, Any] = {
+            "digest": _digests(entry.digest for entry in entries),
+            "mtime": _column(entry.mtime_ns // 1000 for entry in entries),
+            "source_size": _column(entry.source_size for entry in entries),
+            "height": _column(entry.height for entry in entries),
+            "width": _column(entry.width for entry in entries),
+            "mode": _column(MODES.index(entry.mode) for entry in entries),
+            "error": _column(entry.error for entry in entries),
+            "exif": _column(place(entry.exif) for entry in entries),
+            "icc": _column(place(entry.icc) for entry in entries),
+            "reserved": np.zeros(len(entries), np.int64),
+        }
+        table: dict[str, Any] = {
+            name: _column(getattr(block, name) for block in blocks)
+            for name in ("size", "group", "first", "count", "row", "rows")
+        }
+        table["residual"] = np.zeros(len(blocks), np.int64)
+        table["digest"] = _digests(block.digest for block in blocks)
+        return cls(tuple(entry.name for entry in entries), columns, table, tuple(extras), tuple(skipped))
+
+    def joined(self, other: Index) -> Index:
+        """This index followed by another whose blocks come after ours; replaced images are the caller's."""
+        known = {blob: at + 1 for at, blob in enumerate(self.extras)}
+        for blob in other.extras:
+            known.setdefault(blob, len(known) + 1)
+        move = np.array([0] + [known[blob] for blob in other.extras], np.int64)
+        theirs = dict(other.images) | {kind: move[other.images[kind]] for kind in ("exif", "icc")}
+        later = dict(other.blocks) | {"first": other.blocks["first"] + len(self)}
+        return Index(
+            self.names + other.names,
+            {name: np.concatenate([self.images[name], theirs[name]]) for name in IMAGE_COLUMNS},
+            {name: np.concatenate([self.blocks[name], later[name]]) for name in BLOCK_COLUMNS},
+            tuple(known),
+            other.skipped,
+        )
+
+    def without(self, images: Iterable[int]) -> Index:
+        """This index with some images marked as replaced: they keep their place in their blocks."""
+        gone = np.fromiter(images, np.int64)
+        names = list(self.names)
+        for image in gone:
+            names[image] = b""
+        columns = {name: np.array(values) for name, values in self.images.items()}
+        for name in ("mode", "error", "mtime", "source_size", "exif", "icc", "digest"):
+            columns[name][gone] = 0
+        return replace(self, names=tuple(names), images=columns)
+
+    def check(self, payload_bytes: int, groups: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse an index that contradicts itself, the payload or the groups."""
+        images, blocks = self.images, self.blocks
+        if int(self.offsets[-1]) != payload_bytes or (blocks["size"] < 0).any():
+            raise FileRefused("the blocks do not add up to the payload")
+        if len(self) and (images["mode"].max() >= len(MODES) or images["error"].min() < 0):
+            raise FileRefused("an image has an unknown mode or error")
+        if len(self) and (images["height"].min() < 1 or images["width"].min() < 1):
+            raise FileRefused("an image has no pixels")
+        for kind in ("exif", "icc"):
+            if len(self) and images[kind].max() > len(self.extras):
+                raise FileRefused(f"an image points to {kind} data that is not there")
+        self._check_blocks(groups)
+        check_names(self.names[image] for image in self.alive())
+
+    def _check_blocks(self, groups: Sequence[Mapping[str, Any]]) -> None:
+        blocks, expected, row = self.blocks, 0, 0
+        for block in range(len(blocks["size"])):
+            first, count, rows = (int(blocks[name][block]) for name in ("first", "count", "rows"))
+            if first != expected or count < 1 or first + count > len(self):
+                raise FileRefused("the blocks do not follow one another")
+            if int(blocks["group"][block]) >= len(groups) or int(blocks["row"][block]) != row:
+                raise FileRefused("a block belongs to no group, or a band is out of order")
+            if sum(h * w for h, w in self.block_shapes(block)) > MAX_BLOCK_PIXELS:
+                raise FileRefused("a block claims too many pixels")
+            group = groups[int(blocks["group"][block])]
+            for image in range(first, first + count):
+                mode = self.mode(image)
+                if mode and (
+                    dtype_of(mode) != group["dtype"] or CHANNELS[mode] not in (1, group["channels"])
+                ):
+                    raise FileRefused(f"an image of mode {mode} in a group of another kind")
+            row += rows
+            if rows and (count != 1 or row > self.shape(first)[0]):
+                raise FileRefused("a band does not fit its image")
+            if not rows or row == self.shape(first)[0]:
+                expected, row = first + count, 0
+        if expected != len(self) or row:
+            raise FileRefused("images without a block")
+
+
+def _column(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, np.int64)
+
+
+def _digests(values: Iterable[bytes]) -> npt.NDArray[np.uint8]:
+    return np.array(np.frombuffer(b"".join(values), np.uint8).reshape(-1, 8))

@@ -1,0 +1,204 @@
+"""Reading an archive: a sequence of images that reads one block at a time and can be pickled.
+
+    archive = Archive("photos.h5")
+    len(archive), archive.names[0], archive[0]      # (h, w, c) uint8 or uint16
+
+A worker process gets its own file handle: what is pickled is the path and the options. Nearby images share
+a block, so a small cache of decoded blocks serves sequential and block-wise shuffled reading.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli import store
+from tpca_cli.archive.columns import split_arrays
+from tpca_cli.archive.facts import facts
+from tpca_cli.archive.format import SCHEMA
+from tpca_cli.archive.index import Index
+from tpca_cli.archive.writer import Group
+from tpca_cli.coder import Coder
+from tpca_cli.errors import FileRefused, printable
+from tpca_cli.images import narrow
+
+Pixels = npt.NDArray[Any]
+MAX_GROUPS = 4096
+
+
+class Archive:
+    """The images of an archive file, by position; `names` has their names in the same order."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        basis: npt.NDArray[np.uint8] | None = None,
+        cache_blocks: int = 8,
+    ) -> None:
+        self.path = Path(path)
+        self.cache_blocks = cache_blocks
+        self._basis = basis
+        self._open()
+
+    def _open(self) -> None:
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[tuple[int, int | None], list[Pixels]] = OrderedDict()
+        self._context = store.open_checked(self.path, SCHEMA)
+        self._file = self._context.__enter__()
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self) -> None:
+        file, self.meta = self._file, self._file.meta
+        where = printable(self.path)
+        try:
+            groups = list(self.meta["groups"])
+            self.target = dict(self.meta["target"])
+            kinds = [(group["dtype"], int(group["channels"])) for group in groups]
+        except (KeyError, TypeError, ValueError):
+            raise FileRefused(f"{where}: the description of the groups is not as expected") from None
+        if len(groups) > MAX_GROUPS or any(
+            kind[0] not in ("u1", "u2") or not 1 <= kind[1] <= 4 for kind in kinds
+        ):
+            raise FileRefused(f"{where}: an unknown kind of group")
+        names = ("names", "images", "blocks", "extras", "skipped")
+        try:
+            self.index = Index.from_arrays({name: file.array(name) for name in names if file.has(name)})
+        except (ValueError, TypeError) as error:
+            raise FileRefused(f"{where}: the index is not readable: {error}") from None
+        self.index.check(file.shape("payload")[0], groups)
+        self.groups = [
+            Group(
+                meta,
+                file.array(f"groups/{number}/basis") if file.has(f"groups/{number}/basis") else None,
+                file.array(f"groups/{number}/tables"),
+            )
+            for number, meta in enumerate(groups)
+        ]
+        self._coders: dict[int, Coder] = {}
+        self.alive = self.index.alive()
+        self.names = [self.index.names[image] for image in self.alive]
+
+    def __len__(self) -> int:
+        return len(self.alive)
+
+    @overload
+    def __getitem__(self, item: int) -> Pixels: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[Pixels]: ...
+    def __getitem__(self, item: int | slice) -> Pixels | list[Pixels]:
+        if isinstance(item, slice):
+            return [self.read(position) for position in range(*item.indices(len(self)))]
+        if not -len(self) <= item < len(self):
+            raise IndexError(f"image {item} of {len(self)}")
+        return self.read(item % len(self))
+
+    def read(self, position: int, *, components: int | None = None) -> Pixels:
+        """One image, `(h, w, c)`; fewer `components` give a blurrier one."""
+        image = int(self.alive[position])
+        parts = []
+        for block in self.index.blocks_of(image):
+            pictures = self.block(block, components=components)
+            parts.append(pictures[image - int(self.index.blocks["first"][block])])
+        pixels = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return narrow(pixels, self.index.mode(image))
+
+    def shuffled(self, seed: int = 0) -> Iterator[int]:
+        """Every position once, in random order that keeps the images of a block together.
+
+        Blocks come in random order, and so do the images inside each: nothing is decoded twice.
+        """
+        rng = np.random.default_rng(seed)
+        block_of = np.searchsorted(self.index.blocks["first"], self.alive, side="right")
+        for block in rng.permutation(np.unique(block_of)):
+            yield from rng.permutation(np.flatnonzero(block_of == block)).tolist()
+
+    def block(self, block: int, *, components: int | None = None) -> list[Pixels]:
+        """The decoded pictures of a block, replaced ones included, from the cache or the file."""
+        key = (block, components)
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        pictures = self.decode_block(block, components=components)
+        with self._lock:
+            self._cache[key] = pictures
+            while len(self._cache) > self.cache_blocks:
+                self._cache.popitem(last=False)
+        return pictures
+
+    def decode_block(self, block: int, *, components: int | None = None) -> list[Pixels]:
+        data = self.block_bytes(block)
+        coder = self.coder(int(self.index.blocks["group"][block]))
+        return coder.decode(data, self.index.block_shapes(block), components=components)
+
+    def block_bytes(self, block: int) -> bytes:
+        """The coded bytes of a block, checked against its digest."""
+        start, stop = (int(self.index.offsets[block + k]) for k in (0, 1))
+        data = self._file.rows("payload", start, stop).tobytes()
+        if store.digest_of(data) != self.index.blocks["digest"][block].tobytes():
+            raise FileRefused(
+                f"{printable(self.path)}: block {block} is damaged; `tpca verify` lists the images it holds, "
+                "`tpca decode --salvage` restores all others"
+            )
+        return data
+
+    def coder(self, group: int) -> Coder:
+        if group not in self._coders:
+            item = self.groups[group]
+            basis = item.basis
+            if basis is None:
+                basis = self._linked_basis(item.meta["basis_digest"])
+            arrays = {**split_arrays(basis), **split_arrays(item.tables)}
+            self._coders[group] = Coder.from_arrays(item.meta["coder"], arrays)
+        return self._coders[group]
+
+    def _linked_basis(self, wanted: str) -> npt.NDArray[np.uint8]:
+        if self._basis is None:
+            raise FileRefused(
+                f"{printable(self.path)}: its basis {wanted} is in another file: name it with --basis"
+            )
+        given = store.digest_of(self._basis.tobytes()).hex()
+        if given != wanted:
+            raise FileRefused(
+                f"{printable(self.path)} was made with basis {wanted}, and --basis holds {given}"
+            )
+        return self._basis
+
+    def info(self) -> dict[str, Any]:
+        """What there is to know without decoding: counts, bytes by part, measured quality."""
+        return facts(self)
+
+    @property
+    def digest(self) -> str:
+        return str(self._file.digest)
+
+    def stored_bytes(self, name: str) -> int:
+        return int(self._file.stored_bytes(name)) if self._file.has(name) else 0
+
+    def close(self) -> None:
+        self._context.__exit__(None, None, None)
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "cache_blocks": self.cache_blocks, "_basis": self._basis}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()

@@ -1,0 +1,119 @@
+"""`tpca encode`: a folder of images becomes one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.options import Console, human
+from tpca_cli.errors import UsageError
+
+EPILOG = """\b
+Examples:
+  tpca encode photos/ -o photos.h5 --psnr 36
+  tpca encode scans/ -o scans.h5 --max-bytes 20M
+  tpca encode faces/ -o faces.h5 --basis faces-basis.h5 --components 100
+
+\b
+Targets (give one; --components combines with any): --psnr, --energy, --max-bytes, --ratio, --step.
+Without a target, the result has 36 dB: hard to tell from the original at normal size."""
+
+
+@click.command("encode", epilog=EPILOG)
+@options.sources_argument
+@options.output_option
+@click.option(
+    "--psnr", type=click.FloatRange(5, 120), metavar="DB", help="Reach this quality, pooled over all samples."
+)
+@click.option(
+    "--energy",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Keep this share of the energy (0..1).",
+)
+@click.option("--max-bytes", type=options.ByteSize(), help="Stay within this file size.")
+@click.option(
+    "--ratio", type=click.FloatRange(1, min_open=True), help="Be this many times smaller than raw pixels."
+)
+@click.option("--step", type=click.FloatRange(1 / 64, 2000), help="Quantiser step, in pixel values.")
+@click.option(
+    "--components", type=click.IntRange(1), metavar="M", help="Keep at most M components per frame."
+)
+@click.option(
+    "--basis", type=click.Path(path_type=Path), help="Use the basis of this file instead of fitting one."
+)
+@click.option("--link-basis", is_flag=True, help="Store only the digest of --basis, not the basis.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "operator", "rank1"]),
+    default="auto",
+    show_default=True,
+    help="The kind of basis to fit.",
+)
+@options.tile_option
+@options.size_option
+@options.workers_option
+@options.max_pixels_option
+@options.on_error_option
+@options.lock_wait_option
+@options.force_option
+@options.dry_run_option
+@options.common_options
+def command(console: Console, sources: tuple[str, ...], output: Path, **given: Any) -> int:
+    """Compress images into one self-contained archive.
+
+    SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. The basis is learned from the
+    images themselves and stored with them, unless --basis names one.
+    """
+    from tpca_cli import store
+    from tpca_cli.archive import Archive
+    from tpca_cli.pipeline.encode import EncodeRequest, encode, plan
+    from tpca_cli.pipeline.survey import Reading
+    from tpca_cli.rate import Target
+
+    target = Target.choose(
+        components=given["components"],
+        **{kind: given[kind] for kind in ("psnr", "energy", "max_bytes", "ratio", "step")},
+    )
+    if given["basis"] is not None and (given["tile"] or given["method"] != "auto"):
+        raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
+    request = EncodeRequest(
+        sources=sources,
+        output=output,
+        target=target,
+        reading=Reading(given["size"], given["max_pixels"], given["on_error"], given["workers"]),
+        basis=given["basis"],
+        link_basis=given["link_basis"],
+        method=given["method"],
+        tile=given["tile"],
+        force=given["force"],
+    )
+    if given["dry_run"]:
+        facts = plan(request, console.progress)
+        console.result(facts, "\n".join(f"{key:14} {value}" for key, value in facts.items()))
+        return 0
+    if target.kind == "psnr" and given["psnr"] is None:
+        console.say(
+            f"no target given: aiming at {target.value:g} dB (--psnr, --max-bytes, .. choose another)"
+        )
+    with store.lock(output, given["lock_wait"]):
+        result = encode(request, console.say, console.progress)
+    console.skipped(result.skipped)
+    with Archive(output) as archive:
+        facts = archive.info()
+    console.result(
+        facts,
+        f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
+        f"{human(facts['raw_bytes'])} of pixels\n"
+        f"{output}: {human(facts['archive_bytes'])}, 1/{facts['ratio_source']:.1f} of the files, "
+        f"1/{facts['ratio_raw']:.1f} of the pixels, {_quality(facts)}",
+    )
+    return options.EXIT_SKIPPED if result.skipped else 0
+
+
+def _quality(facts: dict[str, Any]) -> str:
+    if facts["psnr"] == float("inf"):
+        return "identical pixels"
+    return f"{facts['psnr']:.2f} dB (worst image {facts['psnr_min']:.2f} dB)"

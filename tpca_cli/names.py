@@ -1,0 +1,69 @@
+"""Which names an archive may hold: those that are safe to write below any folder.
+
+One rule for both sides: `scan` skips what breaks it, so that nothing is found to be unrestorable after the
+originals are gone, and a file that breaks it is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tpca_cli.errors import FileRefused, printable
+
+MAX_COMPONENT = 255
+MAX_NAME = 4095
+
+
+def name_problem(name: bytes) -> str | None:
+    """Why a name must not be written below a folder, or None."""
+    if not name:
+        return "an empty name"
+    if b"\0" in name:
+        return "a name with a NUL byte"
+    if len(name) > MAX_NAME:
+        return f"a name of {len(name)} bytes, more than {MAX_NAME}"
+    if name.startswith(b"/"):
+        return "an absolute name"
+    for part in name.split(b"/"):
+        if part in (b"", b".", b".."):
+            return f"a name with the component '{part.decode()}'"
+        if len(part) > MAX_COMPONENT:
+            return f"a name with a component of {len(part)} bytes, more than {MAX_COMPONENT}"
+    return None
+
+
+def restored_names(names: Sequence[bytes], ending: bytes) -> list[bytes]:
+    """The file names of restored images: the stem stays, the ending is that of the new format.
+
+    Where two would become one (`a.jpg` and `a.png`), the later keeps its whole name before the ending.
+    """
+    taken: set[bytes] = set()
+    result: dict[bytes, bytes] = {}
+    for name in sorted(names):
+        folder, slash, last = name.rpartition(b"/")
+        stem, dot, _ = last.rpartition(b".")
+        target = folder + slash + (stem if dot and stem else last) + ending
+        if target in taken:
+            target = name + ending
+            while target in taken:
+                target += ending
+        taken.add(target)
+        result[name] = target
+    return [result[name] for name in names]
+
+
+def check_names(names: Iterable[bytes]) -> None:
+    """Refuse a whole list of names if one of them is unsafe, or if two would be the same file."""
+    seen: set[bytes] = set()
+    folders: set[bytes] = set()
+    for name in names:
+        problem = name_problem(name) or ("the same name twice" if name in seen else None)
+        if problem:
+            raise FileRefused(f"the archive holds {problem}: {printable(name)}; nothing was written")
+        seen.add(name)
+        folder = name.rpartition(b"/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition(b"/")[0]
+    for name in seen & folders:
+        raise FileRefused(f"the archive holds {printable(name)} both as a file and as a folder")

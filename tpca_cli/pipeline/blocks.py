@@ -1,0 +1,53 @@
+"""How images are packed into blocks: the unit of coding, of random access and of damage.
+
+A block holds whole images of up to about 2^17 pixels in all; a larger image is cut into bands of whole tile
+rows, one block each. The packing depends only on the sizes and the framing, never on workers or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tpca_cli.framing import Framing
+
+BLOCK_PIXELS = 2**17
+
+
+@dataclass(frozen=True)
+class Job:
+    """Images that are coded together: one block of whole images, or one image cut into bands."""
+
+    first: int
+    count: int
+    bands: tuple[tuple[int, int], ...] = ()  # (first pixel row, rows); empty for whole images
+
+
+def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
+    """Cover the images, in order, with jobs."""
+    jobs: list[Job] = []
+    first, pixels = 0, 0
+    for position, (h, w) in enumerate(shapes):
+        if position > first and pixels + h * w > BLOCK_PIXELS:
+            jobs.append(Job(first, position - first))
+            first, pixels = position, 0
+        bands = _bands(h, w, framing)
+        if len(bands) > 1:
+            jobs.append(Job(position, 1, bands))
+            first, pixels = position + 1, 0
+        else:
+            pixels += h * w
+    if first < len(shapes):
+        jobs.append(Job(first, len(shapes) - first))
+    return jobs
+
+
+def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:
+    """Bands of whole tile rows, as equal as they can be, each about a block's worth of pixels."""
+    if framing.kind == "whole" or h * w <= BLOCK_PIXELS:
+        return ((0, h),)
+    tile_rows = -(-h // framing.height)
+    count = min(tile_rows, -(-h * w // BLOCK_PIXELS))
+    starts = [tile_rows * k // count * framing.height for k in range(count)] + [h]
+    return tuple((start, stop - start) for start, stop in pairwise(starts))

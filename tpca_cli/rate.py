@@ -1,0 +1,147 @@
+"""From what the user asks for to a quantiser step: the targets, and the search that keeps their promises.
+
+Every target becomes a measured value that falls as the step grows, and an interval it must land in:
+
+| target         | value                                   | interval                                    |
+|----------------|-----------------------------------------|---------------------------------------------|
+| `psnr P`       | PSNR of the returned samples, dB        | [P, P + 0.1]                                |
+| `energy E`     | 10 log10(energy / error), dB            | [-10 log10(1 - E), .. + 0.1]                |
+| `max_bytes B`  | 10 log10(size of the file)              | [10 log10(0.97 B), 10 log10(B)]             |
+| `ratio R`      | as `max_bytes`, B = raw bytes / R       |                                             |
+
+The search knows nothing of images: it proposes steps and is told what was measured there. It interpolates
+inside the bracket on a logarithmic axis, where all of these are nearly straight lines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tpca_cli.errors import UsageError
+from tpca_cli.quality import decibel
+
+DEFAULT_PSNR = 36.0
+PSNR_SLACK = 0.1
+BUDGET_USE = 0.97
+TRUNCATION_LOSS_DB = 0.05
+KINDS = ("psnr", "energy", "max_bytes", "ratio", "step", "components")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What was asked for. `components` caps the components per frame and combines with every kind."""
+
+    kind: str
+    value: float
+    components: int | None = None
+
+    @classmethod
+    def choose(cls, components: int | None = None, **given: float | None) -> Target:
+        """The one target among the options, or the default; two targets contradict one another."""
+        asked = {kind: value for kind, value in given.items() if value is not None}
+        if len(asked) > 1:
+            names = " and ".join(f"--{kind.replace('_', '-')}" for kind in asked)
+            raise UsageError(f"{names} exclude one another: give one of them")
+        for kind, value in asked.items():
+            return cls(kind, float(value), components)
+        if components is not None:
+            return cls("components", float(components), components)
+        return cls("psnr", DEFAULT_PSNR)
+
+    def to_dict(self) -> dict[str, float | int]:
+        asked: dict[str, float | int] = {self.kind: self.value}
+        if self.components is not None:
+            asked["components"] = self.components
+        return asked
+
+    @classmethod
+    def from_dict(cls, asked: dict[str, float]) -> Target:
+        components = int(asked["components"]) if "components" in asked else None
+        kinds = [kind for kind in asked if kind in KINDS and kind != "components"]
+        kind = kinds[0] if kinds else "components"
+        return cls(kind, float(asked[kind]), components)
+
+    def interval(self, raw_bytes: int) -> Interval:
+        """Where the measured value must land; `step` and `components` have none and are not searched."""
+        if self.kind == "psnr":
+            return Interval(self.value, self.value + PSNR_SLACK)
+        if self.kind == "energy":
+            low = -10 * math.log10(1 - self.value)
+            return Interval(low, low + PSNR_SLACK)
+        budget = self.value if self.kind == "max_bytes" else raw_bytes / self.value
+        return Interval(decibel(BUDGET_USE * budget), decibel(budget), ceiling=True)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Low and high bound of a measured value; beyond which of them the promise breaks."""
+
+    low: float
+    high: float
+    ceiling: bool = False  # a budget: never above `high`; otherwise a quality: never below `low`
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def keeps_promise(self, value: float) -> bool:
+        return value <= self.high if self.ceiling else value >= self.low
+
+    @property
+    def aim(self) -> float:
+        """Inside, nearer to the bound that must not be crossed than to the other."""
+        share = 0.75 if self.ceiling else 0.25
+        return self.low + share * (self.high - self.low)
+
+
+def first_step(quality: float, peak: float) -> float:
+    """A step whose uniform quantisation noise, step^2 / 12, has about the wanted PSNR."""
+    return math.sqrt(12.0) * peak * 10 ** (-quality / 20) * 1.3
+
+
+@dataclass
+class StepSearch:
+    """Proposes steps until a measured value, falling in the step, lands in the interval."""
+
+    interval: Interval
+    step: float
+    finest: float
+    coarsest: float
+    slope: float = -5.0  # dB per unit of ln(step), until two points are known
+    _fine: tuple[float, float] | None = field(default=None, init=False)  # ln(step), value above the aim
+    _coarse: tuple[float, float] | None = field(default=None, init=False)
+
+    def record(self, value: float) -> bool:
+        """Take the value measured at `step`; True when the search is over, else `step` is the next to try."""
+        if self.interval.holds(value):
+            return True
+        point = (math.log(self.step), value)
+        if value > self.interval.aim:
+            self._fine = point
+        else:
+            self._coarse = point
+        proposed = min(max(math.exp(self._next(point)), self.finest), self.coarsest)
+        if abs(math.log(proposed / self.step)) < 1e-6:
+            return True
+        self.step = proposed
+        return False
+
+    @property
+    def local_slope(self) -> float:
+        """dB per unit of ln(step) between the last two sides, for a search that goes on elsewhere."""
+        if self._fine and self._coarse and math.isfinite(self._fine[1]):
+            (x0, y0), (x1, y1) = self._fine, self._coarse
+            if x1 - x0 > 1e-3 and y0 > y1:
+                return (y1 - y0) / (x1 - x0)
+        return self.slope
+
+    def _next(self, point: tuple[float, float]) -> float:
+        if self._fine and self._coarse:
+            (x0, y0), (x1, y1) = self._fine, self._coarse
+            share = (y0 - self.interval.aim) / max(y0 - y1, 1e-12) if math.isfinite(y0) else 0.5
+            # stay off the ends, so that a bent curve still shrinks the bracket
+            return x0 + min(max(share, 0.05), 0.95) * (x1 - x0)
+        if not math.isfinite(point[1]):
+            return point[0] + 1.0
+        move = (self.interval.aim - point[1]) / self.slope
+        return point[0] + min(max(move, -2.5), 2.5)
