@@ -20,7 +20,7 @@ ROWS = (
     ("coder",),
     ("bases", "fixed", "codec"),
     ("images", "scan", "framing", "operators", "eigen", "store", "parallel"),
-    ("names", "formats"),
+    ("names", "formats", "quality"),
     ("errors",),
 )
 RANK = {unit: row for row, units in enumerate(ROWS) for unit in units}

@@ -1,0 +1,143 @@
+"""`tpca encode` keeps its promises: quality reached and not overshot, budgets kept, bytes reproducible."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from command import tpca
+from pictures import folder, natural, noise, save
+from PIL import Image
+
+from tpca_cli.archive import Archive
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    folder(root, 14, sizes=[(48, 64), (40, 40)], channels=[3, 3, 1])
+    return root
+
+
+def psnr_of_files(source, restored) -> float:
+    """Independent of the tool: pixels of the PNG files against the sources."""
+    error = samples = 0.0
+    for path in sorted(restored.rglob("*.png")):
+        one = np.asarray(Image.open(source / path.relative_to(restored)), float)
+        two = np.asarray(Image.open(path), float)
+        error += ((one - two) ** 2).sum()
+        samples += one.size
+    return math.inf if error == 0 else 10 * math.log10(255**2 * samples / error)
+
+
+@pytest.mark.parametrize("wanted", [28, 38])
+def test_psnr_is_reached_and_hardly_exceeded(photos, tmp_path, wanted) -> None:
+    facts = tpca("encode", photos, "-o", tmp_path / "a.h5", "--psnr", wanted, "--json").json
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    measured = psnr_of_files(photos, tmp_path / "out")
+    assert measured == pytest.approx(facts["psnr"], abs=1e-9)
+    assert wanted <= measured <= wanted + 0.1
+
+
+def test_a_budget_is_kept_and_used(photos, tmp_path) -> None:
+    free = tpca("encode", photos, "-o", tmp_path / "free.h5", "--psnr", 40, "--json").json
+    budget = int(free["archive_bytes"] * 0.8)
+    facts = tpca("encode", photos, "-o", tmp_path / "a.h5", "--max-bytes", budget, "--json").json
+    size = (tmp_path / "a.h5").stat().st_size
+    assert facts["archive_bytes"] == size
+    assert 0.97 * budget <= size <= budget
+
+
+def test_energy_is_kept(photos, tmp_path) -> None:
+    tpca("encode", photos, "-o", tmp_path / "a.h5", "--energy", 0.999)
+    with Archive(tmp_path / "a.h5") as archive:
+        error = sum(archive.index.images["error"])
+    energy = sum((np.asarray(Image.open(path), float) ** 2).sum() for path in photos.iterdir())
+    assert 1 - error / energy >= 0.999
+
+
+def test_impossible_targets_name_what_is_possible(photos, tmp_path) -> None:
+    few = tpca("encode", photos, "-o", tmp_path / "a.h5", "--psnr", 60, "--components", 1, code=1)
+    assert "finest step gives" in few.err
+    small = tpca("encode", photos, "-o", tmp_path / "a.h5", "--max-bytes", 500, code=1)
+    assert "allow at least" in small.err
+    assert not (tmp_path / "a.h5").exists()
+
+
+def test_targets_exclude_one_another(photos, tmp_path) -> None:
+    assert tpca("encode", photos, "-o", tmp_path / "a.h5", "--psnr", 30, "--step", 4, code=2).err
+
+
+@pytest.mark.parametrize("method", ["rank1", "operator"])
+def test_a_fine_step_gives_identical_pixels(photos, tmp_path, method) -> None:
+    tpca("encode", photos, "-o", tmp_path / "a.h5", "--step", 0.0625, "--method", method, "--force")
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    assert psnr_of_files(photos, tmp_path / "out") == math.inf
+
+
+def test_bytes_do_not_depend_on_workers(photos, tmp_path) -> None:
+    for workers in (1, 3):
+        tpca("encode", photos, "-o", tmp_path / f"{workers}.h5", "--psnr", 33, "--workers", workers)
+    assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "3.h5").read_bytes()
+
+
+def test_every_kind_of_image_goes_into_one_archive(tmp_path) -> None:
+    source = tmp_path / "in"
+    kinds = {"gray": 1, "la": 2, "rgb": 3, "rgba": 4}
+    for name, channels in kinds.items():
+        save(source / f"{name}.png", natural(20, 30, channels, seed=channels))
+    save(source / "deep.png", natural(20, 30, 1, seed=9, dtype=np.uint16))
+    facts = tpca("encode", source, "-o", tmp_path / "a.h5", "--psnr", 45, "--force", "--json").json
+    assert facts["images"] == 5 and facts["psnr"] >= 45
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    for path in source.iterdir():
+        assert Image.open(tmp_path / "out" / path.name).mode == Image.open(path).mode
+
+
+def test_values_that_no_table_ever_saw_survive(tmp_path) -> None:
+    source = tmp_path / "in"
+    folder(source, 10)
+    save(source / "noise.png", noise(32, 32))
+    board = np.indices((32, 32)).sum(axis=0)[:, :, None] % 2 * np.full(3, 255)
+    save(source / "board.png", board.astype(np.uint8))
+    tpca("encode", source, "-o", tmp_path / "a.h5", "--step", 0.0625, "--force")
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    assert psnr_of_files(source, tmp_path / "out") == math.inf
+
+
+def test_skipped_files_are_listed_and_change_the_exit_code(tmp_path) -> None:
+    source = tmp_path / "in"
+    folder(source, 3)
+    (source / "broken.png").write_bytes(b"<html>")
+    whole = (source / "image_0000.png").read_bytes()
+    (source / "cut.png").write_bytes(whole[: len(whole) // 2])
+    facts = tpca("encode", source, "-o", tmp_path / "a.h5", "--force", "--json", code=3).json
+    assert facts["images"] == 3
+    assert {item["path"].split("/")[-1] for item in facts["skipped"]} == {"broken.png", "cut.png"}
+    assert tpca("encode", source, "-o", tmp_path / "b.h5", "--on-error", "fail", code=1).err
+    assert not (tmp_path / "b.h5").exists()
+
+
+def test_nothing_to_do_is_an_error_that_says_so(tmp_path) -> None:
+    (tmp_path / "in").mkdir()
+    assert "no usable image" in tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", code=1).err
+
+
+def test_an_existing_output_is_kept(photos, tmp_path) -> None:
+    (tmp_path / "a.h5").write_bytes(b"precious")
+    tpca("encode", photos, "-o", tmp_path / "a.h5", code=6)
+    assert (tmp_path / "a.h5").read_bytes() == b"precious"
+
+
+def test_growth_is_refused(tmp_path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    Image.fromarray(natural(64, 64)).save(source / "small.jpg", quality=5)
+    assert "more than" in tpca("encode", source, "-o", tmp_path / "a.h5", "--psnr", 60, code=1).err
+    tpca("encode", source, "-o", tmp_path / "a.h5", "--psnr", 60, "--force")
+
+
+def test_the_plan_writes_nothing(photos, tmp_path) -> None:
+    facts = tpca("encode", photos, "-o", tmp_path / "a.h5", "--dry-run", "--json").json
+    assert facts["images"] == 14 and list(tmp_path.iterdir()) == []
