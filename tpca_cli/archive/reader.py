@@ -27,7 +27,6 @@ from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group
 from tpca_cli.coder import Coder
 from tpca_cli.errors import FileRefused, printable
-from tpca_cli.images import narrow
 
 Pixels = npt.NDArray[Any]
 MAX_GROUPS = 4096
@@ -106,6 +105,8 @@ class Archive:
 
     def read(self, position: int, *, components: int | None = None) -> Pixels:
         """One image, `(h, w, c)`; fewer `components` give a blurrier one."""
+        from tpca_cli.images import narrow  # late: opening an archive must not wait for image decoders
+
         image = int(self.alive[position])
         parts = []
         for block in self.index.blocks_of(image):
