@@ -87,6 +87,10 @@ class Interval:
     def keeps_promise(self, value: float) -> bool:
         return value <= self.high if self.ceiling else value >= self.low
 
+    def miss(self, value: float) -> float:
+        """How far outside the value lies, in dB."""
+        return max(self.low - value, value - self.high, 0.0)
+
     @property
     def aim(self) -> float:
         """Inside, nearer to the bound that must not be crossed than to the other."""

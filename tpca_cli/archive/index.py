@@ -221,29 +221,45 @@ class Index:
         check_names(self.names[image] for image in self.alive())
 
     def _check_blocks(self, groups: Sequence[Mapping[str, Any]]) -> None:
-        blocks, expected, row = self.blocks, 0, 0
-        for block in range(len(blocks["size"])):
-            first, count, rows = (int(blocks[name][block]) for name in ("first", "count", "rows"))
-            if first != expected or count < 1 or first + count > len(self):
-                raise FileRefused("the blocks do not follow one another")
-            if int(blocks["group"][block]) >= len(groups) or int(blocks["row"][block]) != row:
-                raise FileRefused("a block belongs to no group, or a band is out of order")
-            if sum(h * w for h, w in self.block_shapes(block)) > MAX_BLOCK_PIXELS:
-                raise FileRefused("a block claims too many pixels")
-            group = groups[int(blocks["group"][block])]
-            for image in range(first, first + count):
-                mode = self.mode(image)
-                if mode and (
-                    dtype_of(mode) != group["dtype"] or CHANNELS[mode] not in (1, group["channels"])
-                ):
-                    raise FileRefused(f"an image of mode {mode} in a group of another kind")
-            row += rows
-            if rows and (count != 1 or row > self.shape(first)[0]):
-                raise FileRefused("a band does not fit its image")
-            if not rows or row == self.shape(first)[0]:
-                expected, row = first + count, 0
-        if expected != len(self) or row:
-            raise FileRefused("images without a block")
+        first, count, row, rows, group = (self.blocks[k] for k in ("first", "count", "row", "rows", "group"))
+        if not len(first):
+            if len(self):
+                raise FileRefused("images without a block")
+            return
+        if count.min() < 1 or (first + count).max() > len(self) or group.max() >= len(groups):
+            raise FileRefused("a block holds no image, or belongs to no group")
+        height, width = self.images["height"], self.images["width"]
+        banded = rows > 0
+        if (banded & ((count != 1) | (row + rows > height[first]))).any():
+            raise FileRefused("a band does not fit its image")
+        # where each block must leave off for the next one to go on, or for the list to end
+        complete = ~banded | (row + rows == height[first])
+        next_first = np.where(complete, first + count, first)
+        next_row = np.where(complete, 0, row + rows)
+        starts = np.concatenate([first, [len(self)]]), np.concatenate([row, [0]])
+        ends = np.concatenate([[0], next_first]), np.concatenate([[0], next_row])
+        if not (np.array_equal(starts[0], ends[0]) and np.array_equal(starts[1], ends[1])):
+            raise FileRefused("the blocks do not follow one another")
+        pixels = np.concatenate([[0], np.cumsum(height * width)])
+        claimed = np.where(banded, rows * width[first], pixels[first + count] - pixels[first])
+        if claimed.max() > MAX_BLOCK_PIXELS:
+            raise FileRefused("a block claims too many pixels")
+        self._check_modes(np.repeat(group[complete], count[complete]), groups)
+
+    def _check_modes(self, group_of: Ints, groups: Sequence[Mapping[str, Any]]) -> None:
+        """Every image has the sample type of its group, and its channels or (gray) one."""
+        fits = np.array(
+            [
+                [
+                    not mode
+                    or (dtype_of(mode) == group["dtype"] and CHANNELS[mode] in (1, group["channels"]))
+                    for mode in MODES
+                ]
+                for group in groups
+            ]
+        )
+        if not fits[group_of, self.images["mode"]].all():
+            raise FileRefused("an image is in a group of another kind")
 
 
 def _column(values: Iterable[int]) -> Ints:

@@ -107,10 +107,14 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
         facts,
         f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
         f"{human(facts['raw_bytes'])} of pixels\n"
-        f"{output}: {human(facts['archive_bytes'])}, 1/{facts['ratio_source']:.1f} of the files, "
-        f"1/{facts['ratio_raw']:.1f} of the pixels, {_quality(facts)}",
+        f"{output}: {human(facts['archive_bytes'])}, {_times(facts['ratio_source'])} the files, "
+        f"{_times(facts['ratio_raw'])} the pixels, {_quality(facts)}",
     )
     return options.EXIT_SKIPPED if result.skipped else 0
+
+
+def _times(ratio: float) -> str:
+    return f"1/{ratio:.1f} of" if ratio >= 1 else f"{1 / max(ratio, 1e-9):.1f} times"
 
 
 def _quality(facts: dict[str, Any]) -> str:

@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> int:
             return 2
         return _report(error.format_message() + hint, 2, as_json)
     except TpcaError as error:
-        return _report(str(error), error.exit_code, as_json)
+        return _report(str(error), error.exit_code, as_json, error.skipped)
     except Interrupted as stop:
         return _report(f"stopped by {signal.Signals(stop.signum).name}", stop.exit_code, as_json)
     except (click.Abort, KeyboardInterrupt):
@@ -119,15 +119,20 @@ def _run(arguments: list[str]) -> int:
         return _report(message, 1, as_json)
 
 
-def _report(message: str, code: int, as_json: bool) -> int:
-    """One line on stderr, or one JSON object on stdout."""
+def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[str, str], ...] = ()) -> int:
+    """One line on stderr after those for skipped inputs, or one JSON object on stdout."""
     line = " ".join(message.split("\n"))
     try:
         if as_json:
             import json
 
-            print(json.dumps({"error": line, "code": code}), flush=True)
+            data: dict[str, object] = {"error": line, "code": code}
+            if skipped:
+                data["skipped"] = [{"path": path, "reason": reason} for path, reason in skipped]
+            print(json.dumps(data), flush=True)
         else:
+            for path, reason in skipped:
+                print(f"tpca: warning: skipped {path}: {reason}", file=sys.stderr)
             print(f"tpca: {line}", file=sys.stderr, flush=True)
     except OSError:
         pass

@@ -169,10 +169,11 @@ def _still_true(coded: Coded, plan: GroupPlan, job: Job) -> bool:
     members = plan.members[job.first : job.first + job.count]
     if coded.skipped or [entry.name for entry in coded.entries] != [member.ref.name for member in members]:
         return False
-    return all(
-        images.file_digest(member.ref.path) == entry.digest
-        for member, entry in zip(members, coded.entries, strict=True)
-    )
+    try:
+        digests = [images.file_digest(member.ref.path) for member in members]
+    except (ImageRefused, StorageError):
+        return False
+    return digests == [entry.digest for entry in coded.entries]
 
 
 def _described(coded: Coded) -> dict[str, object]:

@@ -97,7 +97,7 @@ def choose(
         return designs[0]
     costs = []
     for design in designs:
-        basis = fixed(_sample_basis(design, sample), kind)
+        basis = fixed(_sample_basis(design, sample, kind), kind)
         coder = Coder.train(list(sample), design.framing, basis, step)
         measured = coder.measure(list(sample))
         stored = sum(array.nbytes for array in coder.to_arrays().values())
@@ -106,14 +106,14 @@ def choose(
     return designs[int(np.argmin(costs))]
 
 
-def _sample_basis(design: Design, sample: Sequence[Pixels]) -> Basis:
-    operator = _operator(design)
+def _sample_basis(design: Design, sample: Sequence[Pixels], kind: Kind) -> Basis:
+    operator = _operator(design, kind)
     for pixels in sample:
         operator.add(design.framing.split(pixels))
     return _solved(design, operator)
 
 
-def _operator(design: Design) -> ModeOperators | TensorOperator:
+def _operator(design: Design, kind: Kind) -> ModeOperators | TensorOperator:
     shape = design.framing.frame_shape
     if design.method == "rank1":
         return ModeOperators(shape)
@@ -122,7 +122,7 @@ def _operator(design: Design) -> ModeOperators | TensorOperator:
             f"a dense basis of {shape[0]}x{shape[1]} tiles is too large to fit on the way: "
             "use `tpca fit-basis`, then `tpca encode --basis`"
         )
-    return TensorOperator(shape)
+    return TensorOperator(shape, kind.dtype)
 
 
 def _solved(design: Design, operator: ModeOperators | TensorOperator) -> Basis:
@@ -136,7 +136,7 @@ def fit(
     design: Design, members: Sequence[Member], kind: Kind, reading: Reading, progress: Progress = None
 ) -> tuple[Basis, list[Member], list[Skipped]]:
     """The basis of all images of a group; images that cannot be read drop out here."""
-    total = _operator(design)
+    total = _operator(design, kind)
     lock = threading.Lock()
 
     def add(member: Member) -> Skipped | None:

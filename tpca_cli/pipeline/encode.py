@@ -109,23 +109,20 @@ def _reach_target(
     _search_on_samples(search, target, drafts, progress)
     # the samples found the neighborhood; from here on only what was really coded counts
     search = StepSearch(interval, search.step, FINEST, COARSEST, search.local_slope)
-    best: Assembled | None = None
+    best: tuple[float, Assembled] | None = None
     for _ in range(MAX_PASSES):
         result = _code_at(search.step, request, drafts, skipped, progress)
         value = _measured(target, result)
-        if interval.keeps_promise(value) and (best is None or _closer(target, result, best)):
-            best = result
+        if interval.keeps_promise(value) and (best is None or interval.miss(value) < best[0]):
+            best = (interval.miss(value), result)
         if search.record(value):
             break
         say(f"step {result.step:.3f} gave {_shown(target, result, value)}: trying {search.step:.3f}")
     if best is None:
         raise TargetError(_unreachable(target, result, value))
-    return best
-
-
-def _closer(target: Target, one: Assembled, other: Assembled) -> bool:
-    """Of results that keep the promise: the smaller file for a quality, the better one for a budget."""
-    return one.step > other.step if target.kind in ("psnr", "energy") else one.step < other.step
+    if best[0] > 0:
+        say(f"the closest that these images allow is {best[1].psnr:.3f} dB")
+    return best[1]
 
 
 def _search_on_samples(

@@ -202,7 +202,6 @@ def require_images(found: Survey, sources: Sequence[str]) -> None:
         return
     where = ", ".join(printable(source) for source in sources)
     seen = f"{len(found.skipped)} skipped, {found.ignored} ignored"
-    first = (
-        f"; the first: {printable(found.skipped[0].path)}: {found.skipped[0].reason}" if found.skipped else ""
-    )
-    raise TpcaError(f"no usable image in {where} ({seen}){first}")
+    error = TpcaError(f"no usable image in {where} ({seen})")
+    error.skipped = tuple((printable(item.path), item.reason) for item in found.skipped)
+    raise error
