@@ -16,10 +16,17 @@ Result = TypeVar("Result")
 
 
 def ordered_map(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, *, window: int | None = None
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    *,
+    window: int | None = None,
+    weight: Callable[[Item], float] | None = None,
+    budget: float = 0.0,
 ) -> Iterator[Result]:
     """Results in the order of the items, at most `window` (default: two per worker) under way or waiting.
 
+    With `weight`, those under way or waiting weigh at most `budget` together; a heavier item goes alone.
     An exception of the function, of the items or in the consumer stops the work: what has not begun is
     dropped, what runs is waited for, so that nothing touches a file after its owner has cleaned up.
     """
@@ -28,13 +35,18 @@ def ordered_map(
         return
     limit = max(1, window if window is not None else 2 * workers)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tpca")
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[tuple[Future[Result], float]] = deque()
+    load = 0.0
     try:
         for item in items:
-            if len(waiting) >= limit:
-                yield waiting.popleft().result()
-            waiting.append(pool.submit(function, item))
+            heavy = weight(item) if weight is not None else 0.0
+            while waiting and (len(waiting) >= limit or load + heavy > budget > 0):
+                future, light = waiting.popleft()
+                load -= light
+                yield future.result()
+            waiting.append((pool.submit(function, item), heavy))
+            load += heavy
         while waiting:
-            yield waiting.popleft().result()
+            yield waiting.popleft()[0].result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

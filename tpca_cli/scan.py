@@ -152,13 +152,13 @@ class _Sweep:
                     elif selected or promising:
                         pending.append(_Folder(entry.path, parts, folder.above | {key}))
                 elif selected:
-                    self._entry(entry.path, b"/".join((prefix, *parts) if prefix else parts), inside)
+                    self._entry(entry, b"/".join((prefix, *parts) if prefix else parts), inside)
 
-    def _entry(self, path: bytes, name: bytes, inside: bytes) -> None:
+    def _entry(self, entry: os.DirEntry[bytes], name: bytes, inside: bytes) -> None:
         """One thing found in a folder: a file, a link or something that must not be opened."""
+        target = path = entry.path
         try:
-            found = os.lstat(path)
-            target = path
+            found = entry.stat(follow_symlinks=False)
             if stat.S_ISLNK(found.st_mode):
                 target = os.path.realpath(path)
                 found = os.stat(target)

@@ -10,8 +10,8 @@ rotated.
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
 from tpca_cli.images.encode import OUTPUT_FORMATS, encode_file
-from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen
-from tpca_cli.images.source import source_digest
+from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
+from tpca_cli.images.source import Stamp, file_digest, source_digest
 
 __all__ = [
     "CHANNELS",
@@ -22,12 +22,15 @@ __all__ = [
     "SIGNATURES",
     "Header",
     "Picture",
+    "Stamp",
     "common_channels",
     "encode_file",
+    "file_digest",
     "narrow",
     "probe",
     "read",
     "sniff",
     "source_digest",
     "widen",
+    "widens",
 ]

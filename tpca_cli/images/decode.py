@@ -25,13 +25,14 @@ from PIL import (  # noqa: F401  (registers)  # noqa: F401  (registers)
 )
 
 from tpca_cli import formats
-from tpca_cli.errors import ImageRefused, TpcaError
+from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.images import headers, jpeg, metadata
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
-from tpca_cli.images.source import Stamp, opened, read_bytes, source_digest
+from tpca_cli.images.source import Stamp, open_source, read_source, source_digest
 
 MAX_PIXELS = 1 << 26
 MAX_SIDE = 65535
+JPEG_MARK = b"\xff\xd8\xff"
 _PROBE_BYTES = 4096
 # Bytes per pixel that an uncompressed file may have, and room for metadata.
 _FILE_BYTES_PER_PIXEL, _FILE_BYTES_BESIDE = 4, 1 << 26
@@ -66,19 +67,24 @@ class Picture:
 
 def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = None) -> Header:
     """The size and mode of an image from its header; the pixels may still turn out to be damaged."""
-    with opened(path, _file_limit(max_pixels), stamp) as (descriptor, size):
+    descriptor, size = open_source(path, _file_limit(max_pixels), stamp)
+    try:
         head = os.read(descriptor, _PROBE_BYTES)
-        kind = _kind(head)
-        if kind == "JPEG":
+        if head[:3] == JPEG_MARK:
             found = jpeg.parse(head) or jpeg.parse(head + os.read(descriptor, size))
             if found is not None:
                 _check_size(found.height, found.width, max_pixels)
                 return Header(found.height, found.width, found.channels, "u1", found.mode)
         os.lseek(descriptor, 0, os.SEEK_SET)
+        kind = _kind(head)
         with open(descriptor, "rb", closefd=False) as file, _refusing(kind):
             image = _open(file, kind, head, max_pixels)
             width, height = metadata.stored_size(image)
             mode = _target_mode(image)
+    except OSError as error:
+        raise StorageError.of(error, path, "read") from error
+    finally:
+        os.close(descriptor)
     return Header(height, width, CHANNELS[mode], "u2" if mode == "I;16" else "u1", mode)
 
 
@@ -92,8 +98,7 @@ def read(
 ) -> Picture:
     """Decode one file. `size` (height, width) resizes; `channels` widens or refuses; `stamp` is what the file
     looked like when it was listed, and one that has changed since is refused."""
-    with opened(path, _file_limit(max_pixels), stamp) as (descriptor, length):
-        data = read_bytes(descriptor, length)
+    data = read_source(path, _file_limit(max_pixels), stamp)
     picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size)
     if channels is None or channels == picture.pixels.shape[2]:
         return picture
@@ -103,7 +108,7 @@ def read(
 
 def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture | None:
     """The quick path, or None where Pillow decides."""
-    if data[:3] != b"\xff\xd8\xff":
+    if data[:3] != JPEG_MARK:
         return None
     header = jpeg.parse(data)
     if header is None:
@@ -257,14 +262,14 @@ def _draft_scale(have: tuple[int, int], want: tuple[int, int]) -> int:
 
 
 def _resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
-    """One filter for all: Lanczos, after a box reduction of what is more than three times too large."""
+    """Bicubic with antialiasing, after a box reduction of what is more than three times too large."""
     if size is None or pixels.shape[:2] == size:
         return pixels
     height, width = size
     if pixels.dtype == np.uint16:
         wide = Image.fromarray(pixels[:, :, 0].astype(np.float32))
-        small = np.asarray(wide.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0))
+        small = np.asarray(wide.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0))
         bounded: Pixels = np.clip(np.rint(small), 0, 65535).astype(np.uint16)
         return bounded[:, :, None]
     image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-    return _array(image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0))
+    return _array(image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0))

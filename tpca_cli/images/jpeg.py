@@ -16,7 +16,7 @@ from tpca_cli.images.modes import Pixels
 
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_SOS, _EOI, _APP1, _APP2 = 0xDA, 0xD9, 0xE1, 0xE2
+_SOS, _EOI, _APP0, _APP1, _APP2 = 0xDA, 0xD9, 0xE0, 0xE1, 0xE2
 # Each scan of a progressive file costs a pass over all pixels; encoders write about ten.
 _MAX_SCANS = 100
 
@@ -31,6 +31,7 @@ class Jpeg:
     exif: bytes
     icc: bytes
     progressive: bool
+    jfif: bool
 
     @property
     def mode(self) -> str:
@@ -43,6 +44,7 @@ def parse(data: bytes) -> Jpeg | None:
     frame: tuple[int, int, int, bool] | None = None
     exif = b""
     profile: list[bytes] = []
+    jfif = False
     while True:
         if position + 4 > end or data[position] != 0xFF:
             return None
@@ -59,6 +61,8 @@ def parse(data: bytes) -> Jpeg | None:
             height = data[position + 5] << 8 | data[position + 6]
             width = data[position + 7] << 8 | data[position + 8]
             frame = (height, width, data[position + 9], marker == _PROGRESSIVE)
+        elif marker == _APP0:
+            jfif = jfif or data[position + 4 : position + 9] == b"JFIF\0"
         elif marker == _APP1 and data[position + 4 : position + 10] == b"Exif\0\0":
             exif += data[position + 10 : after]
         elif marker == _APP2:
@@ -69,7 +73,7 @@ def parse(data: bytes) -> Jpeg | None:
         position = after
     if frame is None or frame[2] not in (1, 3) or not frame[0] or not frame[1]:
         return None
-    return Jpeg(frame[0], frame[1], frame[2], exif, _join_profile(profile), frame[3])
+    return Jpeg(frame[0], frame[1], frame[2], exif, _join_profile(profile), frame[3], jfif)
 
 
 def _join_profile(parts: list[bytes]) -> bytes:
@@ -85,15 +89,15 @@ def decode(data: bytes, header: Jpeg, scale: int = 1) -> Pixels | None:
     if header.progressive and data.count(b"\xff\xda") > _MAX_SCANS:
         raise ImageRefused(f"progressive JPEG with more than {_MAX_SCANS} scans")
     try:
-        height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-        if (height, width) != (header.height, header.width) or space not in ("YCbCr", "Gray"):
+        # JFIF means YCbCr or gray; without it the decoder goes by other marks, and we ask what it found
+        if not header.jfif and simplejpeg.decode_jpeg_header(data)[2] not in ("YCbCr", "Gray"):
             return None
-        target = "GRAY" if space == "Gray" else "RGB"
+        target = "GRAY" if header.channels == 1 else "RGB"
+        height, width = -(-header.height // scale), -(-header.width // scale)
         if scale == 1:
-            pixels = simplejpeg.decode_jpeg(data, target)
+            pixels: Pixels = simplejpeg.decode_jpeg(data, target)
         else:
-            low, narrow = -(-height // scale), -(-width // scale)
-            pixels = simplejpeg.decode_jpeg(data, target, min_height=low, min_width=narrow)
+            pixels = simplejpeg.decode_jpeg(data, target, min_height=height, min_width=width)
     except ValueError:
         return None
-    return pixels if pixels.shape[2] == header.channels else None
+    return pixels if pixels.shape == (height, width, header.channels) else None

@@ -22,12 +22,17 @@ def common_channels(channels: Iterable[int]) -> int:
     return 4 if found >= {2, 3} else max(found)
 
 
+def widens(have: int, want: int) -> bool:
+    """Whether `have` channels fit into `want` without loss."""
+    return have <= want and (have, want) != (2, 3)
+
+
 def widen(pixels: Pixels, channels: int) -> Pixels:
     """The same picture with more channels: gray repeated, alpha opaque.  (h, w, c) -> (h, w, channels)"""
     have = pixels.shape[-1]
     if have == channels:
         return pixels
-    if have > channels or (have, channels) == (2, 3):
+    if not widens(have, channels):
         raise ImageRefused(f"{_NAMES[have]} does not fit into {_NAMES[channels]} without loss")
     wide = np.empty((*pixels.shape[:-1], channels), pixels.dtype)
     colors = 1 if channels == 2 else 3
@@ -42,7 +47,7 @@ def narrow(pixels: Pixels, mode: str) -> Pixels:
     have, want = pixels.shape[-1], CHANNELS[mode]
     if have == want:
         return pixels
-    if have < want or (have, want) == (2, 3):
+    if not widens(want, have):
         raise ValueError(f"{have} channels do not hold mode {mode}")
     if want == 3:
         return pixels[..., :3]

@@ -6,13 +6,13 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from typing import NamedTuple
 
 from tpca_cli.errors import ImageRefused, StorageError
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PIECE = 1 << 20
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -28,9 +28,8 @@ def source_digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=8).digest()
 
 
-@contextmanager
-def opened(path: bytes, limit: int, stamp: Stamp | None = None) -> Iterator[tuple[int, int]]:
-    """A descriptor of a regular file no larger than `limit` bytes, and its size."""
+def open_source(path: bytes, limit: int, stamp: Stamp | None = None) -> tuple[int, int]:
+    """A descriptor of a regular file no larger than `limit` bytes, and its size; the caller closes it."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
@@ -39,30 +38,50 @@ def opened(path: bytes, limit: int, stamp: Stamp | None = None) -> Iterator[tupl
         raise StorageError.of(error, path, "open") from error
     try:
         found = os.fstat(descriptor)
+        size = found.st_size
         if not stat.S_ISREG(found.st_mode):
             raise ImageRefused("not a regular file")
-        if stamp is not None and (found.st_size, found.st_mtime_ns) != stamp:
+        if stamp is not None and (size != stamp.size or found.st_mtime_ns != stamp.mtime_ns):
             raise ImageRefused("changed since it was listed")
-        if found.st_size > limit:
-            raise ImageRefused(f"file has {found.st_size} bytes, the limit is {limit}; raise --max-pixels")
-        if found.st_size == 0:
+        if size > limit:
+            raise ImageRefused(f"file has {size} bytes, the limit is {limit}; raise --max-pixels")
+        if size == 0:
             raise ImageRefused("empty file")
-        yield descriptor, found.st_size
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, size
+
+
+def read_source(path: bytes, limit: int, stamp: Stamp | None = None) -> bytes:
+    """The whole file; one that grows or shrinks meanwhile is refused."""
+    descriptor, size = open_source(path, limit, stamp)
+    try:
+        data = os.read(descriptor, size + 1)
+        if len(data) < size:  # the system may hand out large files in parts
+            parts = [data]
+            while data and sum(map(len, parts)) <= size:
+                data = os.read(descriptor, size + 1)
+                parts.append(data)
+            data = b"".join(parts)
     except OSError as error:
         raise StorageError.of(error, path, "read") from error
     finally:
         os.close(descriptor)
-
-
-def read_bytes(descriptor: int, size: int) -> bytes:
-    """The whole file; a file that grows or shrinks meanwhile is refused."""
-    data = os.read(descriptor, size + 1)
-    if len(data) < size:  # the system may hand out large files in parts
-        parts = [data]
-        while len(data) and sum(map(len, parts)) <= size:
-            data = os.read(descriptor, size + 1)
-            parts.append(data)
-        data = b"".join(parts)
     if len(data) != size:
         raise ImageRefused("changed while it was read")
     return data
+
+
+def file_digest(path: bytes) -> bytes:
+    """The same eight bytes for a file of any size, read piece by piece."""
+    descriptor, _ = open_source(path, sys.maxsize)
+    try:
+        whole = hashlib.blake2b(digest_size=8)
+        while piece := os.read(descriptor, _PIECE):
+            whole.update(piece)
+    except OSError as error:
+        raise StorageError.of(error, path, "read") from error
+    finally:
+        os.close(descriptor)
+    return whole.digest()

@@ -1,0 +1,201 @@
+"""Laws of `scan`: what is found, how it is called, and what is left alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pictures import natural, save
+
+from tpca_cli import scan as scan_module
+from tpca_cli.errors import StorageError, UsageError
+from tpca_cli.scan import Scan, name_problem, scan
+
+
+def names(found: Scan) -> list[bytes]:
+    return [ref.name for ref in found.refs]
+
+
+def reasons(entries: tuple[scan_module.Skipped, ...]) -> dict[bytes, str]:
+    return {os.path.basename(entry.path): entry.reason for entry in entries}
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    root = tmp_path / "photos"
+    for name in ("b/2.png", "a/1.png", "top.png", "a.b/3.png"):
+        save(root / name, natural(4, 5))
+    return root
+
+
+def test_folder_is_recursive_and_sorted_by_the_bytes_of_the_name(photos: Path) -> None:
+    found = scan([photos])
+    assert names(found) == [b"a.b/3.png", b"a/1.png", b"b/2.png", b"top.png"]
+    assert found.skipped == found.ignored == ()
+    status = os.stat(found.refs[0].path)
+    assert (found.refs[0].size, found.refs[0].mtime_ns) == (status.st_size, status.st_mtime_ns)
+
+
+def test_order_does_not_depend_on_the_order_of_listing(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = scan([photos])
+    real = os.scandir
+
+    class Reversed:
+        def __init__(self, path: bytes) -> None:
+            self.entries = list(real(path))[::-1]
+
+        def __enter__(self) -> list[os.DirEntry[bytes]]:
+            return self.entries
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+    monkeypatch.setattr(scan_module.os, "scandir", Reversed)
+    assert scan([photos]) == expected
+
+
+def test_several_folders_are_prefixed_by_their_own_names(photos: Path, tmp_path: Path) -> None:
+    save(tmp_path / "more" / "x.png", natural(4, 5))
+    found = scan([photos, str(tmp_path / "more") + "/"])
+    assert b"more/x.png" in names(found)
+    assert all(name.split(b"/")[0] in (b"more", b"photos") for name in names(found))
+
+
+def test_two_files_of_one_name_are_an_error_that_names_both(photos: Path) -> None:
+    save(photos / "b" / "1.png", natural(4, 5))
+    with pytest.raises(UsageError, match=r"a/1\.png.*b/1\.png|b/1\.png.*a/1\.png"):
+        scan([photos / "a" / "1.png", photos / "b" / "1.png"])
+
+
+def test_the_same_file_twice_is_no_collision(photos: Path) -> None:
+    path = photos / "top.png"
+    assert names(scan([path, path])) == [b"top.png"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.png", [b"top.png"]),
+        ("*/*.png", [b"a.b/3.png", b"a/1.png", b"b/2.png"]),
+        ("**/*.png", [b"a.b/3.png", b"a/1.png", b"b/2.png", b"top.png"]),
+        ("**", [b"a.b/3.png", b"a/1.png", b"b/2.png", b"top.png"]),
+        ("a*", [b"a.b/3.png", b"a/1.png"]),
+        ("[ab]/?.png", [b"a/1.png", b"b/2.png"]),
+    ],
+)
+def test_globs_name_relative_to_their_fixed_part(photos: Path, pattern: str, expected: list[bytes]) -> None:
+    assert names(scan([f"{photos}/{pattern}"])) == expected
+
+
+def test_a_file_whose_name_looks_like_a_glob_or_a_list_is_a_file(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(photos / "[1].png", natural(4, 5))
+    save(photos / "@x.png", natural(4, 5))
+    monkeypatch.chdir(photos)
+    assert names(scan(["[1].png"])) == [b"[1].png"]
+    assert names(scan(["@x.png"])) == [b"@x.png"]
+
+
+@pytest.mark.parametrize("separator", [b"\n", b"\0", b"\r\n"])
+def test_lists_keep_the_names_as_written(photos: Path, tmp_path: Path, separator: bytes) -> None:
+    listed = [os.fsencode(photos / "top.png"), os.fsencode(photos / "a")]
+    (tmp_path / "list.txt").write_bytes(separator.join(listed) + separator)
+    root = os.fsencode(photos).lstrip(b"/")
+    assert names(scan([f"@{tmp_path}/list.txt"])) == [root + b"/a/1.png", root + b"/top.png"]
+
+
+def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        scan([tmp_path / "nothing"])
+    with pytest.raises(UsageError, match="no image matches"):
+        scan([f"{tmp_path}/*.png"])
+    with pytest.raises(StorageError, match="list"):
+        scan([f"@{tmp_path}/nothing"])
+
+
+def test_names_are_kept_byte_for_byte(tmp_path: Path) -> None:
+    strange = [b"\xff.png", b"new\nline.png", b"-dash.png", b" space.png", "é.png".encode(), b"e\xcc\x81.png"]
+    strange.append(b"x" * 251 + b".png")
+    picture = save(tmp_path / "source" / "z.png", natural(2, 2)).read_bytes()
+    folder = os.fsencode(tmp_path / "source")
+    for name in strange:
+        with open(folder + b"/" + name, "wb") as file:
+            file.write(picture)
+    assert names(scan([folder])) == sorted([*strange, b"z.png"])
+
+
+def test_what_is_no_image_is_skipped_or_ignored_with_the_reason(photos: Path) -> None:
+    (photos / "page.png").write_text("<html>")
+    (photos / "empty.jpg").touch()
+    (photos / "notes.txt").write_text("P is the first letter\n")
+    (photos / "prose").write_text("BMW makes cars, and this is not a bitmap at all")
+    (photos / ".hidden.png").write_bytes((photos / "top.png").read_bytes())
+    (photos / ".cache").mkdir()
+    (photos / "picture-without-extension").write_bytes((photos / "top.png").read_bytes())
+    found = scan([photos])
+    assert reasons(found.skipped) == {b"page.png": "not an image by content", b"empty.jpg": "empty file"}
+    assert set(reasons(found.ignored)) == {b"notes.txt", b"prose", b".hidden.png", b".cache"}
+    assert reasons(found.ignored)[b".hidden.png"] == "hidden"
+    assert b"picture-without-extension" in names(found)
+
+
+def test_only_regular_files_inside_the_folder_are_opened(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = names(scan([photos]))
+    outside = save(tmp_path / "outside.png", natural(2, 2))
+    os.mkfifo(photos / "fifo.png")
+    (photos / "folder.png").mkdir()
+    (photos / "out.png").symlink_to(outside)
+    (photos / "broken.png").symlink_to(photos / "nothing")
+    (photos / "self.png").symlink_to("self.png")
+    (photos / "loop").symlink_to(photos)
+    (photos / "inside.png").symlink_to(photos / "a" / "1.png")
+    monkeypatch.chdir(photos)  # the address of a socket must be short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.png")
+        found = scan([photos])
+    assert names(found) == sorted([*before, b"inside.png"])
+    assert reasons(found.ignored)[b"fifo.png"] == "not a regular file"
+    assert reasons(found.ignored)[b"socket.png"] == "not a regular file"
+    assert reasons(found.ignored)[b"out.png"] == "link out of the folder"
+    assert reasons(found.ignored)[b"loop"] == "link to a folder"
+    assert {b"broken.png", b"self.png"} <= set(reasons(found.ignored))
+    assert not found.skipped
+
+
+def test_patterns_do_not_follow_loops(photos: Path) -> None:
+    for name in ("loop1", "loop2"):
+        (photos / name).symlink_to(photos)
+    assert len(scan([f"{photos}/**/*.png"]).refs) == 4
+
+
+def test_a_source_that_is_a_link_is_followed(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(photos)
+    (tmp_path / "link.png").symlink_to(photos / "top.png")
+    assert names(scan([tmp_path / "link"])) == names(scan([photos]))
+    single = scan([tmp_path / "link.png"])
+    assert names(single) == [b"link.png"]
+    assert not os.path.islink(single.refs[0].path)
+
+
+@pytest.mark.parametrize(
+    "name", [b"", b"/a", b"a//b", b"a/../b", b".", b"..", b"a\0b", b"x" * 256, b"y/" * 2001]
+)
+def test_names_that_cannot_be_restored_are_known(name: bytes) -> None:
+    assert name_problem(name)
+    assert name_problem(b"fine/" + b"x" * 255) is None
+
+
+def test_deep_folders_need_no_recursion(tmp_path: Path) -> None:
+    depth = sys.getrecursionlimit() // 4
+    program = (
+        f"import os\nfor _ in range({depth}):\n os.mkdir('d'); os.chdir('d')\nopen('x.png', 'wb').write(b'x')"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    assert len(scan([tmp_path]).skipped) == 1
