@@ -16,7 +16,8 @@ from tpca_cli.store.lock import lock
 from tpca_cli.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from tpca_cli.store.read import Identity, Reader, identity, open_checked
+    from tpca_cli.store.peek import Identity, format_of, identity
+    from tpca_cli.store.read import Reader, open_checked
     from tpca_cli.store.stream import Stream
     from tpca_cli.store.write import Writer, create
 
@@ -30,6 +31,7 @@ __all__ = [
     "check_output",
     "create",
     "digest_of",
+    "format_of",
     "identity",
     "lock",
     "open_checked",
@@ -39,9 +41,10 @@ __all__ = [
 ]
 
 _LATE = {
-    "Identity": "read",
+    "Identity": "peek",
     "Reader": "read",
-    "identity": "read",
+    "format_of": "peek",
+    "identity": "peek",
     "open_checked": "read",
     "Stream": "stream",
     "Writer": "write",

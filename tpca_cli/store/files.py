@@ -19,6 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from tpca_cli.errors import OutputExists, StorageError, printable
+from tpca_cli.store.signals import Shield
 
 AnyPath = str | bytes | os.PathLike[str]
 DAY = 86400.0
@@ -99,32 +100,43 @@ class Place:
 
 
 class Temporary:
-    """A private file beside its place, locked while its writer lives."""
+    """A private file beside its place, locked while its writer lives. Owns the place; close it in the end."""
 
     def __init__(self, place: Place, force: bool) -> None:
         self.place = place
         self.force = force
-        kept = place.check(force)
         self.name = _prefix(place.name) + secrets.token_hex(4).encode() + b".tmp"
-        self._owner = os.getpid()
         self.fd = -1
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._owner = os.getpid()
+        self._mode: int | None = None
         _live.add(self)
         try:
-            self.fd = os.open(self.name, flags, 0o666, dir_fd=place.folder)
+            with Shield():
+                self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        kept = self.place.check(self.force)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.fd = os.open(self.name, flags, 0o666, dir_fd=self.place.folder)
         except OSError as error:
-            _live.discard(self)
-            raise StorageError.of(error, place.path, "create") from error
+            raise StorageError.of(error, self.place.path, "create") from error
         # the umask has just been applied for us: remember the result, and stay private until the commit
-        self._mode = stat.S_IMODE(os.fstat(self.fd).st_mode) if kept is None else kept
-        os.fchmod(self.fd, 0o600)
-        with suppress(OSError):
+        mode = stat.S_IMODE(os.fstat(self.fd).st_mode) if kept is None else kept
+        with suppress(OSError):  # a file system without modes
+            os.fchmod(self.fd, 0o600)
+            self._mode = mode
+        with suppress(OSError):  # or without locks
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def commit(self, durable: bool = True) -> None:
         """Give the file its name, in one step; durable: content first, then the name, down to the disk."""
         try:
-            os.fchmod(self.fd, self._mode)
+            if self._mode is not None:
+                os.fchmod(self.fd, self._mode)
             if durable:
                 os.fsync(self.fd)
             with suppress(OSError):
@@ -161,18 +173,21 @@ class Temporary:
 
     def close(self) -> None:
         """Remove whatever still has the temporary name. Harmless after a commit, and twice."""
-        if self in _live and self._owner == os.getpid():
-            with suppress(OSError):
-                os.unlink(self.name, dir_fd=self.place.folder)
-        if self in _live:
-            _live.discard(self)
+        with Shield():
+            if self not in _live:
+                return
             if self.fd >= 0:
+                if self._owner == os.getpid():
+                    with suppress(OSError):
+                        os.unlink(self.name, dir_fd=self.place.folder)
                 os.close(self.fd)
+            self.place.close()
+            _live.discard(self)
 
 
 @atexit.register
 def _remove_live() -> None:
-    # only an exception inside the cleanup itself can leave anything here
+    # a signal between two cleanups can leave something here
     for temporary in list(_live):
         with suppress(OSError):
             temporary.close()
@@ -189,31 +204,24 @@ def write_file(
 ) -> None:
     """Write one plain file whole or not at all. With `root`, path is below it and no link is followed."""
     place = Place.at(path) if root is None else Place.below(root, os.fsencode(path))
+    temporary = Temporary(place, force)
     try:
-        temporary = Temporary(place, force)
         try:
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(temporary.fd, view) :]
-                if mtime_ns is not None:
-                    os.utime(temporary.fd, ns=(mtime_ns, mtime_ns))
-            except OSError as error:
-                raise StorageError.of(error, place.path, "write") from error
-            temporary.commit(durable)
-        finally:
-            temporary.close()
+            view = memoryview(data)
+            while view:
+                view = view[os.write(temporary.fd, view) :]
+            if mtime_ns is not None:
+                os.utime(temporary.fd, ns=(mtime_ns, mtime_ns))
+        except OSError as error:
+            raise StorageError.of(error, place.path, "write") from error
+        temporary.commit(durable)
     finally:
-        place.close()
+        temporary.close()
 
 
 def check_output(path: AnyPath, force: bool = False) -> None:
     """Fail before any heavy work if the output could not be written: tries it with an empty temporary."""
-    place = Place.at(path)
-    try:
-        Temporary(place, force).close()
-    finally:
-        place.close()
+    Temporary(Place.at(path), force).close()
 
 
 def stale_temporaries(target: AnyPath, *, older_than: float = 0.0) -> list[Path]:

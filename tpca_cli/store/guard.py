@@ -43,6 +43,7 @@ class Entry:
     field: Field
     shape: tuple[int, ...]
     stored: int
+    plain_rows: int = 0  # rows of a chunk whose bytes are the data themselves and a checksum
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -224,7 +225,7 @@ def _chunked(
     stored = int(dataset.get_storage_size())
     if plain and stored != expected * (chunk_bytes + 4):
         raise Refusal(f"{path!r} does not hold what it declares")
-    return Entry(dataset, field, shape, stored)
+    return Entry(dataset, field, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0)
 
 
 def _check_totals(entries: Mapping[str, Entry], size: int) -> None:

@@ -15,7 +15,8 @@ from tpca_cli.store.sink import Latched
 # HDF5 would load any library from a plugin folder to read a foreign filter; it reads this once, at start
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
 
-from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
+with Shield():  # an import that a signal breaks in the middle does not say so
+    from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
 
 __all__ = [
     "Refusal",

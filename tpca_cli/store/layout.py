@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tpca_cli.store.digest import Attribute
 from tpca_cli.store.guard import CHUNK_BYTES
-from tpca_cli.store.hdf5 import h5a, h5d, h5p, h5s, h5t
+from tpca_cli.store.hdf5 import h5a, h5d, h5g, h5p, h5s, h5t
 
 
 def creation(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
@@ -40,8 +41,15 @@ def bounded_chunk(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(chunk)
 
 
-def set_attribute(root: Any, name: str, value: Attribute) -> None:
-    """One attribute of the root: fixed-size text, a number, or bytes."""
+def set_attributes(file: Any, values: Mapping[str, Attribute]) -> None:
+    """All attributes of the root, in the order of their names."""
+    root = h5g.open(file, b"/")
+    for name in sorted(values):
+        _set_attribute(root, name, values[name])
+
+
+def _set_attribute(root: Any, name: str, value: Attribute) -> None:
+    # fixed-size text, a number, or bytes
     if isinstance(value, str):
         text = value.encode()
         kind = h5t.C_S1.copy()

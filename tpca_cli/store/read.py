@@ -5,39 +5,27 @@ The file that was checked is the file that is read: everything goes through one 
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import json
 import math
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
+from tpca_cli.errors import FileRefused, StorageError, printable
 from tpca_cli.store.digest import Attribute, LeafDigest, root_digest
 from tpca_cli.store.files import AnyPath
 from tpca_cli.store.guard import Entry, check_header, read_attributes, walk
 from tpca_cli.store.hdf5 import Refusal, close_all, guarded, h5g, h5s, open_file
+from tpca_cli.store.peek import Identity, match, meta_of, open_regular, text_of
 from tpca_cli.store.schema import Schema
+from tpca_cli.store.signals import Shield
 from tpca_cli.store.sink import Latched
 
 RESERVED = ("format", "format_version", "digest", "meta")
 ARRAY_BYTES = 1 << 30
 _PIECE = 1 << 22
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which file, with which content: to find out whether it is still the same."""
-
-    device: int
-    inode: int
-    digest: str
 
 
 class Reader:
@@ -61,10 +49,10 @@ class Reader:
     def _load(self, schemas: tuple[Schema, ...], size: int) -> None:
         root = h5g.open(self._file, b"/")
         found = read_attributes(root)
-        self.schema = _match(found, schemas)
+        self.schema = match(found, schemas)
         self.version = self.schema.version
-        self.digest = _text(found, "digest")
-        self.meta: dict[str, Any] = _meta(_text(found, "meta")) if "meta" in found else {}
+        self.digest = text_of(found, "digest")
+        self.meta: dict[str, Any] = meta_of(text_of(found, "meta")) if "meta" in found else {}
         self.attrs: dict[str, Attribute] = {k: v for k, v in found.items() if k not in RESERVED}
         self._entries = walk(root, self.schema, size)
         self._verify({name: value for name, value in found.items() if name != "digest"})
@@ -120,6 +108,17 @@ class Reader:
         with guarded(self._stream, self.path, "read"):
             return _read(entry, start, stop)
 
+    def raw_rows(self, path: str, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
+        """Rows of bulk data without HDF5's checksum, which would refuse a whole chunk for one wrong bit.
+
+        For callers that hold every piece to a digest of their own. Compressed data are read as `rows` does.
+        """
+        entry = self._entry(path)
+        if not 0 <= start <= stop <= entry.shape[0]:
+            raise IndexError(f"rows {start}:{stop} of {entry.shape[0]} in {path!r}")
+        with guarded(self._stream, self.path, "read"):
+            return _read_raw(entry, start, stop) if entry.plain_rows else _read(entry, start, stop)
+
     def close(self) -> None:
         """Let go of the file; harmless twice."""
         if self._fd >= 0:
@@ -131,9 +130,11 @@ class Reader:
 
     def _close_file(self) -> None:
         # whatever goes wrong in closing a file that is only read has been told before, or does not matter
-        file, self._file = self._file, None
-        with suppress(FileRefused, StorageError), guarded(self._stream, self.path, "close"):
-            close_all(file, *(entry.dataset for entry in self._entries.values()))
+        with Shield():
+            with suppress(FileRefused, StorageError), guarded(self._stream, self.path, "close"):
+                close_all(self._file, *(entry.dataset for entry in self._entries.values()))
+            self._entries.clear()
+            self._file = None
 
     def _entry(self, path: str) -> Entry:
         if path not in self._entries:
@@ -145,7 +146,7 @@ class Reader:
 def open_checked(path: AnyPath, *schemas: Schema) -> Iterator[Reader]:
     """Open a file of one of these formats; FileRefused unless everything about it is as expected."""
     reader = None
-    fd = _open(path)
+    fd = open_regular(path)
     try:
         reader = Reader(fd, path, schemas)
         yield reader
@@ -154,80 +155,6 @@ def open_checked(path: AnyPath, *schemas: Schema) -> Iterator[Reader]:
             reader.close()
         else:
             os.close(fd)
-
-
-def identity(path: AnyPath) -> Identity:
-    """Device, inode and root digest of a file of any format, without reading more of it."""
-    fd = _open(path)
-    try:
-        stream = Latched(fd)
-        with guarded(stream, path, "read"):
-            check_header(fd)
-            file = open_file(stream, write=False)
-            try:
-                digest = _text(read_attributes(h5g.open(file, b"/")), "digest")
-            finally:
-                close_all(file)
-        found = os.fstat(fd)
-        return Identity(found.st_dev, found.st_ino, digest)
-    finally:
-        os.close(fd)
-
-
-def _open(path: AnyPath) -> int:
-    try:
-        # opening a device can have effects of its own: look first, and again once it is open
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise FileRefused(f"{printable(path)} was refused: not a regular file")
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError as error:
-        raise StorageError.of(error, path, "open") from error
-    try:
-        # other programs that write HDF5 lock the file exclusively; file systems without locks are fine
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            os.close(fd)
-            raise OutputExists(f"{printable(path)} is in use: another program is writing it") from error
-    return fd
-
-
-def _match(found: Mapping[str, Attribute], schemas: tuple[Schema, ...]) -> Schema:
-    name, version = _text(found, "format"), found.get("format_version")
-    wanted = " or ".join(sorted({schema.format for schema in schemas}))
-    versions = [schema.version for schema in schemas if schema.format == name]
-    if not versions:
-        raise Refusal(f"format {name[:40]!r}, not {wanted}")
-    if not isinstance(version, int):
-        raise Refusal("no format_version")
-    if version > max(versions):
-        raise Refusal(
-            f"{name} version {version} is newer than this program reads ({max(versions)}): upgrade tpca"
-        )
-    for schema in schemas:
-        if (schema.format, schema.version) == (name, version):
-            return schema
-    raise Refusal(f"{name} version {version} is not one that this program reads")
-
-
-def _text(found: Mapping[str, Attribute], name: str) -> str:
-    value = found.get(name)
-    if not isinstance(value, str):
-        raise Refusal(f"not a tpca file (no attribute {name!r})")
-    return value
-
-
-def _meta(text: str) -> dict[str, Any]:
-    def constant(name: str) -> None:
-        raise Refusal(f"attribute 'meta' holds {name}")
-
-    try:
-        value = json.loads(text, parse_constant=constant)
-    except (ValueError, RecursionError) as error:
-        raise Refusal("attribute 'meta' is not JSON") from error
-    if not isinstance(value, dict):
-        raise Refusal("attribute 'meta' is not a JSON object")
-    return value
 
 
 def _pieces(entry: Entry) -> Iterator[np.ndarray[Any, np.dtype[Any]]]:
@@ -251,3 +178,16 @@ def _read(entry: Entry, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]
     space.select_hyperslab((start, *(0 for _ in entry.shape[1:])), count)
     entry.dataset.read(h5s.create_simple(count), space, out)
     return out
+
+
+def _read_raw(entry: Entry, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
+    rows = entry.plain_rows
+    size = rows * (entry.nbytes // max(1, entry.shape[0]))
+    pieces = []
+    for first in range(start // rows * rows, stop, rows):
+        _, data = entry.dataset.read_direct_chunk((first, *(0 for _ in entry.shape[1:])))
+        if len(data) < size:
+            raise Refusal("a chunk is shorter than declared")
+        chunk = np.frombuffer(data[:size], entry.dtype).reshape(rows, *entry.shape[1:])
+        pieces.append(chunk[max(0, start - first) : stop - first])
+    return np.concatenate([*pieces, np.zeros((0, *entry.shape[1:]), entry.dtype)])

@@ -44,8 +44,11 @@ class Shield:
     def _restore(self, first: int) -> None:
         # a signal may arrive between two restorations and raise: the remaining ones must still happen
         if first < len(self._saved):
+            number, handler = self._saved[first]
             try:
-                signal.signal(*self._saved[first])
+                # a handler may have replaced itself, to be left alone by the next signal: it stays replaced
+                if signal.getsignal(number) == self._note:
+                    signal.signal(number, handler)
             finally:
                 self._restore(first + 1)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tpca_cli.store.dataset import Array, Dataset
 from tpca_cli.store.digest import LeafDigest
 from tpca_cli.store.guard import element
 from tpca_cli.store.read import Reader
@@ -13,8 +14,6 @@ from tpca_cli.store.schema import Field
 
 if TYPE_CHECKING:
     from tpca_cli.store.write import Writer
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Stream:
@@ -31,7 +30,7 @@ class Stream:
         self._level = level
         self._held: list[Array] = []
         self._held_rows = 0
-        self._dataset: Any = None
+        self._dataset: Dataset | None = None
         self._leaf = LeafDigest()
         self.count = 0
 
@@ -62,11 +61,10 @@ class Stream:
     def _flush(self) -> None:
         rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
         if self._dataset is None:
+            self._dataset = self._writer._dataset()
             empty = (0, *self._row_shape)
-            self._dataset = self._writer._dataset(
-                self._path, self._field, empty, self._rows, self._level, grow=True
-            )
-        self._writer._write(self._dataset, rows, self.count - len(rows), grow=True)
+            self._dataset.create(self._path, self._field, empty, self._rows, self._level, grow=True)
+        self._dataset.write(rows, self.count - len(rows), grow=True)
         self._held, self._held_rows = [], 0
 
     def _finish(self) -> tuple[Field, tuple[int, ...], bytes]:
@@ -74,13 +72,10 @@ class Stream:
         if self._dataset is None:
             # little enough for one chunk of just this size: no index, no padding
             rows = np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._field.dtype)])
-            dataset = self._writer._dataset(
-                self._path, self._field, shape, max(1, self.count), self._level, grow=False
-            )
-            self._writer._write(dataset, rows, 0)
-            self._writer._close(dataset)
-        else:
-            if self._held_rows:
-                self._flush()
-            self._writer._close(self._dataset)
+            self._dataset = self._writer._dataset()
+            self._dataset.create(self._path, self._field, shape, max(1, self.count), self._level, grow=False)
+            self._dataset.write(rows, 0)
+        elif self._held_rows:
+            self._flush()
+        self._dataset.close()
         return self._field, shape, self._leaf.value()

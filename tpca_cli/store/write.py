@@ -17,17 +17,19 @@ from typing import Any
 import numpy as np
 
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
+from tpca_cli.store.dataset import Dataset
 from tpca_cli.store.digest import Attribute, LeafDigest, root_digest
 from tpca_cli.store.files import AnyPath, Place, Temporary
 from tpca_cli.store.guard import ATTRIBUTE_BYTES, element
-from tpca_cli.store.hdf5 import close_all, guarded, h5d, h5g, h5p, h5s, h5t, open_file
-from tpca_cli.store.layout import creation, set_attribute
-from tpca_cli.store.read import RESERVED, Identity, Reader, identity
+from tpca_cli.store.hdf5 import close_all, guarded, open_file
+from tpca_cli.store.layout import set_attributes
+from tpca_cli.store.peek import Identity, identity
+from tpca_cli.store.read import RESERVED, Reader
 from tpca_cli.store.schema import Field, Schema
+from tpca_cli.store.signals import Shield
 from tpca_cli.store.sink import Sink
 from tpca_cli.store.stream import Stream
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _PUT_CHUNK = 1 << 20
 _THOROUGH, _QUICK, _FASTEST = 9, 4, 1
 
@@ -54,19 +56,14 @@ class Writer:
         self._streams: dict[str, Stream] = {}
 
     def __enter__(self) -> Writer:
-        self._place = Place.at(self.target)
+        self._file: Any = None
+        self._temporary = Temporary(Place.at(self.target), self._force)
         try:
-            self._temporary = Temporary(self._place, self._force)
-            try:
-                self._sink = Sink(self._temporary.fd)
-                self._file: Any = None
-                with guarded(self._sink, self.target, "write"):
-                    self._file = open_file(self._sink, write=True)
-            except BaseException:
-                self._temporary.close()
-                raise
+            self._sink = Sink(self._temporary.fd)
+            with guarded(self._sink, self.target, "write"):
+                self._file = open_file(self._sink, write=True)
         except BaseException:
-            self._place.close()
+            self._abandon()
             raise
         return self
 
@@ -101,13 +98,14 @@ class Writer:
         row = values.nbytes // max(1, len(values)) if values.ndim else 0
         rows = max(1, _PUT_CHUNK // max(1, row))
         level = (_THOROUGH if values.nbytes <= _PUT_CHUNK else _QUICK) if compress else 0
-        dataset = self._dataset(path, field, values.shape, rows, level, grow=False)
+        dataset = self._dataset()
+        dataset.create(path, field, values.shape, rows, level, grow=False)
         leaf = LeafDigest()
         leaf.add(values.data if values.size else b"")
         step = max(1, rows)
         for start in range(0, len(values) if values.ndim else 1, step):
-            self._write(dataset, values[start : start + step] if values.ndim else values, start)
-        self._close(dataset)
+            dataset.write(values[start : start + step] if values.ndim else values, start)
+        dataset.close()
         self._leaves[path] = (field, values.shape, leaf.value())
 
     def stream(
@@ -139,37 +137,8 @@ class Writer:
             raise ValueError(f"{path!r} is written twice")
         return field
 
-    def _dataset(
-        self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, *, grow: bool
-    ) -> Any:
-        kind = element(field)
-        with guarded(self._sink, self.target, "write"):
-            # nothing to checksum in a scalar or an empty array: both live in the object header, which is
-            compact = shape == () or (0 in shape and not grow)
-            chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
-            limits = (h5s.UNLIMITED, *shape[1:]) if grow else None
-            layout = creation(kind, chunk, level)
-            links = h5p.create(h5p.LINK_CREATE)
-            links.set_create_intermediate_group(True)
-            space = h5s.create_simple(shape, limits)
-            return h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout, links)
-
-    def _write(self, dataset: Any, rows: Array, start: int, *, grow: bool = False) -> None:
-        if rows.size == 0:
-            return
-        with guarded(self._sink, self.target, "write"):
-            if rows.ndim == 0:
-                dataset.write(h5s.ALL, h5s.ALL, rows)
-                return
-            if grow:
-                dataset.set_extent((start + len(rows), *rows.shape[1:]))
-            space = dataset.get_space()
-            space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
-            dataset.write(h5s.create_simple(rows.shape), space, rows)
-
-    def _close(self, dataset: Any) -> None:
-        with guarded(self._sink, self.target, "write"):
-            close_all(None, dataset)
+    def _dataset(self) -> Dataset:
+        return Dataset(self._file, self._sink, self.target)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -179,11 +148,7 @@ class Writer:
                 self._finish()
                 self._temporary.commit()
         finally:
-            try:
-                self._abandon()
-            finally:
-                self._temporary.close()
-                self._place.close()
+            self._abandon()
 
     def _finish(self) -> None:
         for path, stream in self._streams.items():
@@ -193,9 +158,7 @@ class Writer:
             raise ValueError(f"{missing!r} of {self.schema.format} was not written")
         digest = root_digest(self._attributes, self._leaves)
         with guarded(self._sink, self.target, "write"):
-            root = h5g.open(self._file, b"/")
-            for name, value in sorted({**self._attributes, "digest": digest}.items()):
-                set_attribute(root, name, value)
+            set_attributes(self._file, {**self._attributes, "digest": digest})
             close_all(self._file)
             self._file = None
         self._read_back(digest)
@@ -225,8 +188,10 @@ class Writer:
             raise StorageError(f"cannot write {printable(self.target)}: it read back differently", errno.EIO)
 
     def _abandon(self) -> None:
-        if self._file is not None:
-            self._sink.abandon()
-            file, self._file = self._file, None
-            with suppress(StorageError, FileRefused), guarded(self._sink, self.target, "write"):
-                close_all(file)
+        with Shield():
+            if self._file is not None:
+                self._sink.abandon()
+                with suppress(StorageError, FileRefused), guarded(self._sink, self.target, "write"):
+                    close_all(self._file)
+                self._file = None
+            self._temporary.close()
