@@ -55,3 +55,18 @@ def fix_signs(vectors: Array) -> Array:
     leading = np.argmax(size >= size.max(axis=0, initial=0.0) * (1 - 1e-6), axis=0)
     signs = np.where(vectors[leading, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
     return vectors * signs
+
+
+def orthonormalize(vectors: Array) -> Array:
+    """An orthonormal basis of the column space, by W (W'W)^(-1/2) on the columns that are independent.
+
+    Three matrix products instead of a QR factorization: several times faster for tall blocks. Done
+    twice, since forming W'W squares the condition number; the second time it is close to 1.
+    """
+    for _ in range(2):
+        norms = np.linalg.norm(vectors, axis=0)
+        vectors = vectors[:, norms > 0] / norms[norms > 0]
+        squares, rotation = np.linalg.eigh(vectors.T @ vectors)
+        independent = squares > squares.max(initial=0.0) * vectors.shape[1] * np.finfo(np.float64).eps
+        vectors = vectors @ (rotation[:, independent] / np.sqrt(squares[independent]))
+    return vectors

@@ -6,6 +6,8 @@ where the sums are kept is the caller's business. The result depends on the fram
 block size, their order, the number of threads or the machine.
 """
 
+from tpca_cli.operators.gram import Frames, GramOperator
 from tpca_cli.operators.modes import ModeOperators
+from tpca_cli.operators.tensor import TensorOperator
 
-__all__ = ["ModeOperators"]
+__all__ = ["Frames", "GramOperator", "ModeOperators", "TensorOperator"]

@@ -1,0 +1,73 @@
+"""The N x N operator of Algorithm 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.operators.exact import ExactGram, Integers, mirrored
+
+
+class Frames(Protocol):
+    """Frames that can be read again and again, a block at a time."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def frame_shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def blocks(self, rows: int) -> Iterator[npt.NDArray[np.unsignedinteger]]: ...
+
+
+class GramOperator:
+    """a_mn = X_im X_in  (eq 4C5), int64.
+
+    It adds over slabs of pixels, not over frames: the entry of two frames needs the pixels of both.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.n = count
+        self.integers: Integers = np.zeros((count, count), np.int64)
+
+    @classmethod
+    def of(cls, frames: Frames, rows: int | None = None) -> GramOperator:
+        """The operator of all frames, never holding more than twice `rows` of them."""
+        gram = cls(frames.count)
+        rows = max(1, frames.count if rows is None else rows)
+        for i, block in enumerate(frames.blocks(rows)):
+            for j, other in enumerate(frames.blocks(rows)):
+                if j >= i:
+                    break
+                gram._add(np.concatenate([other, block]), j * rows, i * rows, len(other))
+            if i == 0:
+                gram._add(block, 0, 0, 0)
+        return gram
+
+    def _add(self, frames: npt.NDArray[np.unsignedinteger], at: int, then: int, split: int) -> None:
+        """Set the entries among `frames`: the first `split` of them stand at `at`, the others at `then`."""
+        count = len(frames)
+        slabs = ExactGram(count, frames.dtype)
+        pixels = frames.reshape(count, prod(frames.shape[1:]))
+        slabs.add(pixels.T)  # (L, count): here a pixel is a row, and the frames are the columns
+        whole = mirrored(slabs.lower())
+        first, second = slice(at, at + split), slice(then, then + count - split)
+        self.integers[first, first] = whole[:split, :split]
+        self.integers[second, first] = whole[split:, :split]
+        self.integers[first, second] = whole[:split, split:]
+        self.integers[second, second] = whole[split:, split:]
+
+    def matrix(
+        self, *, center: bool = False, order: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """a in float64, its frames in the given order; with `center`, of the frames minus their mean."""
+        integers = self.integers if order is None else self.integers[np.ix_(order, order)]
+        matrix = integers.astype(np.float64)
+        if center and self.n:
+            means = integers.sum(axis=1) / self.n  # <X_m, mean>
+            matrix -= means[:, None] + means - means.mean()
+        return matrix
