@@ -33,6 +33,7 @@ class ImageRef:
     name: bytes
     size: int
     mtime_ns: int
+    linked: bool = False  # its name is a link: the file itself goes by another name
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,9 @@ class _Sweep:
                 f"{printable(path)} and {printable(earlier.path)} would both be called {printable(name)}; "
                 "give their common folder instead"
             )
-        self.refs[name] = ImageRef(target, name, found.st_size, found.st_mtime_ns)
+        self.refs[name] = ImageRef(
+            target, name, found.st_size, found.st_mtime_ns, target != path and os.path.islink(path)
+        )
 
 
 def _content_problem(path: bytes, size: int) -> str | None:

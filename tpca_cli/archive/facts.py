@@ -65,6 +65,7 @@ def facts(archive: Archive) -> dict[str, Any]:
         "target": archive.target,
         "blocks": len(index.blocks["size"]),
         "replaced": len(index) - len(alive),
+        "partial": int((index.images["flags"][alive] > 0).sum()),
         "groups": [
             {
                 "kind": f"{group['dtype']} x {group['channels']}",

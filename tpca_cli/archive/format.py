@@ -58,8 +58,11 @@ IMAGE_COLUMNS = {
     "error": 8,  # sum of squared errors over the returned samples
     "exif": 4,  # 1 + position in `extras`, 0 for none
     "icc": 4,
-    "reserved": 4,
+    "flags": 1,  # what of the source is not in the archive, see FLAGS
+    "reserved": 3,
 }
+
+FLAGS = {1: "it was resized", 2: "more frames or metadata than can be kept"}
 
 MODES = ("", "L", "LA", "RGB", "RGBA", "I;16")
 CHANNELS = {"": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1}

@@ -25,6 +25,7 @@ from tpca_cli.archive.columns import (
 from tpca_cli.archive.format import (
     BLOCK_COLUMNS,
     CHANNELS,
+    FLAGS,
     IMAGE_COLUMNS,
     MODES,
     PEAK,
@@ -51,6 +52,7 @@ class Entry:
     error: int
     exif: bytes = b""
     icc: bytes = b""
+    flags: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,11 @@ class Index:
         position = int(self.images[kind][image])
         return self.extras[position - 1] if position else b""
 
+    def missing(self, image: int) -> str:
+        """What of the source file is not in the archive, besides what every archive leaves out."""
+        flags = int(self.images["flags"][image])
+        return ", ".join(text for bit, text in FLAGS.items() if flags & bit)
+
     def to_arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
         arrays = {
             "names": join_bytes(list(self.names)),
@@ -168,6 +175,7 @@ class Index:
             "error": _column(entry.error for entry in entries),
             "exif": _column(place(entry.exif) for entry in entries),
             "icc": _column(place(entry.icc) for entry in entries),
+            "flags": _column(entry.flags for entry in entries),
             "reserved": np.zeros(len(entries), np.int64),
         }
         table: dict[str, Any] = {
@@ -201,7 +209,7 @@ class Index:
         for image in gone:
             names[image] = b""
         columns = {name: np.array(values) for name, values in self.images.items()}
-        for name in ("mode", "error", "mtime", "source_size", "exif", "icc", "digest"):
+        for name in ("mode", "error", "mtime", "source_size", "exif", "icc", "flags", "digest"):
             columns[name][gone] = 0
         return replace(self, names=tuple(names), images=columns)
 

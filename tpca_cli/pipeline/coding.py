@@ -125,6 +125,7 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             error=error,
             exif=picture.exif,
             icc=picture.icc,
+            flags=member.resized | bool(picture.warnings) << 1,
         )
         for member, picture, error in zip(members, pictures, errors, strict=True)
     )

@@ -30,6 +30,7 @@ class Member:
     height: int
     width: int
     mode: str
+    resized: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def probe_all(
         except (ImageRefused, StorageError) as error:
             return refusal(ref, error, reading)
         height, width = reading.size or (header.height, header.width)
-        return Member(ref, height, width, header.mode)
+        return Member(ref, height, width, header.mode, (height, width) != (header.height, header.width))
 
     members: list[Member] = []
     skipped: list[Skipped] = []

@@ -1,0 +1,164 @@
+"""`tpca verify`: is a file intact, and may the originals be deleted?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.options import Console, human
+from tpca_cli.errors import FileRefused, UsageError, printable
+
+if TYPE_CHECKING:
+    from tpca_cli.pipeline.against import Against
+    from tpca_cli.pipeline.verify import Checked
+
+EPILOG = """\b
+Examples:
+  tpca verify photos.h5
+  tpca verify photos.h5 --against photos/ --min-psnr 34
+  tpca verify photos.h5 --against photos/ --min-psnr 34 --print0-verified | xargs -0 -r rm --
+
+\b
+Exit codes: 0 everything is in order; 3 the file is intact, but not every source file is safe in it;
+4 the file is damaged or not a tpca file."""
+
+SHOWN = 20
+
+
+@click.command("verify", epilog=EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    "sources",
+    multiple=True,
+    metavar="SOURCE",
+    help="Hold every image file of SOURCE to the archive; name the sources as for encode; may be repeated.",
+)
+@click.option(
+    "--min-psnr",
+    type=click.FloatRange(0, 200),
+    default=0.0,
+    metavar="DB",
+    help="With --against: the least quality of each image.",
+)
+@click.option(
+    "--print0-verified",
+    is_flag=True,
+    help="With --against: print the source files that are safe to delete, each ended by NUL.",
+)
+@click.option(
+    "--allow-partial",
+    is_flag=True,
+    help="With --against: accept images that were resized or whose further frames or metadata were not kept.",
+)
+@click.option(
+    "--decode", is_flag=True, help="Decode every image as well; with --against, measure its error again."
+)
+@click.option(
+    "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
+)
+@options.workers_option
+@options.common_options
+def command(console: Console, file: Path, sources: tuple[str, ...], **given: Any) -> int:
+    """Check every digest and the structure of FILE: an archive, a basis or a tensor file.
+
+    A damaged block is reported with the images that it costs. With --against, each source file must be in the
+    archive, unchanged since, whole, and of the wanted quality; only such files are listed as safe to delete.
+    """
+    if not sources and (given["print0_verified"] or given["min_psnr"] or given["allow_partial"]):
+        raise UsageError("--min-psnr, --print0-verified and --allow-partial need --against SOURCE")
+    if given["print0_verified"] and console.as_json:
+        raise UsageError("--print0-verified and --json both write to stdout: give one of them")
+    from tpca_cli.pipeline.against import Against
+
+    checked, compared = _check(console, file, sources, given)
+    compared = compared or Against(0, (), (), 0, ())
+    for item in checked.damage:
+        names = ", ".join(printable(name) for name in item.images) or "no image in use"
+        console.warn(f"{printable(file)}: block {item.block} is damaged and costs: {names}")
+    _warn(console, compared)
+    if given["print0_verified"]:
+        if not checked.damage:  # a file that rots is no place for the only copy
+            sys.stdout.buffer.write(b"".join(path + b"\0" for path in compared.safe))
+        console.say(_text(file, checked, compared, bool(sources)))
+    else:
+        data = _data(file, checked, compared, given["min_psnr"]) if sources else _data(file, checked)
+        console.result(data, _text(file, checked, compared, bool(sources)))
+    if checked.damage:
+        return FileRefused.exit_code
+    return options.EXIT_SKIPPED if compared.failed else 0
+
+
+def _check(
+    console: Console, file: Path, sources: tuple[str, ...], given: dict[str, Any]
+) -> tuple[Checked, Against | None]:
+    from tpca_cli.pipeline.verify import verify, verify_archive
+
+    workers = given["workers"]
+    if not sources and not given["decode"]:
+        return verify(file, console.progress, workers=workers), None
+
+    from tpca_cli.archive import Archive
+    from tpca_cli.pipeline.against import Bar, against
+    from tpca_cli.pipeline.groups import linked_basis
+
+    basis = given["basis"]
+    with Archive(file, basis=linked_basis(basis) if basis else None) as archive:
+        checked = verify_archive(archive, console.progress, workers=workers, decode=given["decode"])
+        if not sources:
+            return checked, None
+        lost = {name for item in checked.damage for name in item.images}
+        bar = Bar(given["min_psnr"], given["allow_partial"], given["decode"])
+        return checked, against(archive, sources, bar, lost, workers=workers, progress=console.progress)
+
+
+def _warn(console: Console, compared: Against) -> None:
+    shown = compared.failed if console.verbose else compared.failed[:SHOWN]
+    for item in shown:
+        console.warn(f"not safe: {printable(item.path)}: {item.reason}")
+    if len(compared.failed) > len(shown):
+        console.warn(f"and {len(compared.failed) - len(shown)} more (all with --verbose or --json)")
+
+
+def _data(
+    file: Path, checked: Checked, compared: Against | None = None, min_psnr: float = 0.0
+) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "file": file,
+        "format": checked.format,
+        "digest": checked.digest,
+        "bytes": checked.size,
+        "images": checked.images,
+        "blocks": checked.blocks,
+        "intact": not checked.damage,
+        "damaged": [
+            {"block": item.block, "reason": item.reason, "images": item.images} for item in checked.damage
+        ],
+    }
+    if compared is not None:
+        data["against"] = {
+            "sources": compared.sources,
+            "min_psnr": min_psnr,
+            "safe": len(compared.safe),
+            "failed": [{"path": item.path, "reason": item.reason} for item in compared.failed],
+            "ignored": compared.ignored,
+            "worst": [{"path": path, "psnr": psnr} for path, psnr in compared.worst],
+        }
+    return data
+
+
+def _text(file: Path, checked: Checked, compared: Against, sources: bool) -> str:
+    state = f"{len(checked.damage)} of {checked.blocks} blocks are damaged" if checked.damage else "intact"
+    kind = checked.format.removeprefix("tpca-")
+    held = f", {checked.images} images" if checked.images else ""
+    lines = [f"{printable(file)}: {kind}, {human(checked.size)}{held}: {state}"]
+    if sources:
+        ignored = f", {compared.ignored} other files ignored" if compared.ignored else ""
+        lines.append(f"{len(compared.safe)} of {compared.sources} source files are safe in it{ignored}")
+        for path, psnr in compared.worst:
+            lines.append(f"  {psnr:8.2f} dB  {printable(path)}")
+    return "\n".join(lines)
