@@ -74,7 +74,6 @@ def browser(window: Browser, folder: Path) -> Iterator[Browser]:
     target = folder / "report.html"
     target.write_text(report(), encoding="utf-8")
     window.resize(1100, 900)
-    window.requests()  # the browser's own start page
     window.open(target)
     yield window
     assert window.console() == []

@@ -123,7 +123,8 @@ class Browser:
         return [entry["message"] for entry in self._send("POST", "/se/log", {"type": "browser"})]
 
     def requests(self) -> list[str]:
-        """The addresses that the page asked for since the last call."""
+        """The addresses that pages asked for since the last call; the browser's own start page aside."""
         entries = self._send("POST", "/se/log", {"type": "performance"})
         events = [json.loads(entry["message"])["message"] for entry in entries]
-        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        asked = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [each["request"]["url"] for each in asked if not each["documentURL"].startswith("chrome:")]

@@ -27,6 +27,7 @@ Examples:
   tpca inspect photos.h5 --report photos.html --source photos/
 
 \b
+Pictures are PNG files; --basis-grid and --gallery also write JPEG, to OUT.jpg.
 --spectrum and --rd need matplotlib: pip install 'tpca-cli[plot]'."""
 
 FILE = click.Path(path_type=Path)
@@ -115,14 +116,19 @@ def _draw(
     shown, sources = given["pictures"], [given["source"]] if given["source"] else []
     make = {
         "spectrum": lambda: album.spectrum(),
-        "basis_grid": lambda: album.basis_grid(count),
-        "gallery": lambda: album.gallery([given["gallery"][0]], shown),
+        "basis_grid": lambda: album.basis_grid(count, _format(outputs["basis_grid"])),
+        "gallery": lambda: album.gallery([given["gallery"][0]], shown, _format(outputs["gallery"])),
         "rd": lambda: album.rate_distortion([given["rd"][0]], console.progress),
         "report": lambda: album.page(sources, shown, count, console.progress),
     }
     for name, target in outputs.items():
         write_file(target, make[name](), force=force)
     return [printable(target) for target in outputs.values()]
+
+
+def _format(target: Path) -> str:
+    """JPEG for those who name it so; PNG shows the pixels as they are."""
+    return "jpeg" if target.suffix.lower() in (".jpg", ".jpeg") else "png"
 
 
 def _page(facts: Facts) -> str:

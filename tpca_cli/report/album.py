@@ -58,14 +58,14 @@ class Album:
         title = f"{self.facts.name}: {len(values):,} components"
         return plots.spectrum_png(values, total, name=self.facts.values_name, title=title)
 
-    def basis_grid(self, count: int) -> bytes:
+    def basis_grid(self, count: int, format: str = "png") -> bytes:
         tensors, labels = self.contents.elements(count)
-        return images.encode_file(sheets.basis_sheet(tensors, labels), "RGB")
+        return images.encode_file(sheets.basis_sheet(tensors, labels), "RGB", format=format)
 
-    def gallery(self, sources: Sequence[str], count: int) -> bytes:
+    def gallery(self, sources: Sequence[str], count: int, format: str = "png") -> bytes:
         specimens = self.contents.specimens(sources, count)
         counts = samples.ladder(max(specimen.most for specimen in specimens), ROWS)
-        return images.encode_file(samples.gallery(specimens, counts), "RGB")
+        return images.encode_file(samples.gallery(specimens, counts), "RGB", format=format)
 
     def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[plots.Curve, ...]:
         """Curves on a sample of the sources: color images, or gray ones where there is no color."""

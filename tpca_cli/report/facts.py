@@ -7,7 +7,6 @@ size takes the time of a few small reads.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,9 +84,12 @@ def _against(ratio: float) -> str:
 
 
 def _image_rows(archive: Archive, data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    from tpca_cli.archive import MODES
+
     index = archive.index
     alive = index.alive()
-    modes = Counter(index.mode(image) for image in alive)
+    counts = np.bincount(index.images["mode"][alive])
+    modes = sorted(((int(counts[mode]), MODES[mode]) for mode in np.flatnonzero(counts)), reverse=True)
     heights, widths = index.images["height"][alive], index.images["width"][alive]
     sizes = ""
     if len(alive):
@@ -95,7 +97,7 @@ def _image_rows(archive: Archive, data: Mapping[str, Any]) -> tuple[tuple[str, s
         ends = [f"{heights[k]} x {widths[k]}" for k in (smallest, largest)]
         sizes = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]} (height x width)"
     rows = [
-        ("modes", ", ".join(f"{count:,} {mode}" for mode, count in modes.most_common())),
+        ("modes", ", ".join(f"{count:,} {mode}" for count, mode in modes)),
         ("sizes", sizes),
         ("raw pixels", human(data["raw_bytes"])),
         ("source files", human(data["source_bytes"])),
