@@ -17,7 +17,9 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tpca_cli.errors import TpcaError
 
@@ -99,6 +101,16 @@ def strace(*options: str, command: Sequence[str | Path], log: Path | None = None
     assert tool is not None, "this test needs strace: install it with your package manager"
     expressions = [word for option in options for word in ("-e", option)]
     return run([tool, "-f", "-qq", "-o", log or "/dev/null", *expressions, *command])
+
+
+@cache
+def result(case: Case, *options: str) -> bytes:
+    """The file that an undisturbed run writes: always the same bytes, and they read back."""
+    with TemporaryDirectory() as folder:
+        target = Path(folder) / "x.h5"
+        assert run(case.writing(target, *options)).code == 0
+        assert run(case.reading(target)).code == 0
+        return target.read_bytes()
 
 
 def temporaries(folder: Path) -> list[str]:
