@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpca_cli.errors import FileRefused
-from tpca_cli.names import check_names, name_problem
+from tpca_cli.names import check_names, name_problem, restored_names
 
 UNSAFE = [
     b"",
@@ -55,3 +55,10 @@ def test_a_name_without_problem_stays_inside(name) -> None:
     if name_problem(name) is None:
         inside = os.path.normpath(os.path.join(b"/root", name))
         assert inside.startswith(b"/root/") and inside == b"/root/" + name
+
+
+def test_a_restored_file_never_takes_the_name_of_a_folder() -> None:
+    names = [b"a.jpg", b"a.png/b.jpg", b"c/a.jpg"]
+    restored = restored_names(names, b".png")
+    assert restored == [b"a.jpg.png", b"a.png/b.png", b"c/a.png"]
+    check_names(restored)

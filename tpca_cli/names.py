@@ -35,9 +35,10 @@ def name_problem(name: bytes) -> str | None:
 def restored_names(names: Sequence[bytes], ending: bytes) -> list[bytes]:
     """The file names of restored images: the stem stays, the ending is that of the new format.
 
-    Where two would become one (`a.jpg` and `a.png`), the later keeps its whole name before the ending.
+    Where two would become one (`a.jpg` and `a.png`), the later keeps its whole name before the ending, and
+    so does one that would take the name of a folder (`a.jpg` beside `a.png/b.jpg`).
     """
-    taken: set[bytes] = set()
+    taken = folders_of(names)
     result: dict[bytes, bytes] = {}
     for name in sorted(names):
         folder, slash, last = name.rpartition(b"/")
@@ -52,18 +53,24 @@ def restored_names(names: Sequence[bytes], ending: bytes) -> list[bytes]:
     return [result[name] for name in names]
 
 
+def folders_of(names: Iterable[bytes]) -> set[bytes]:
+    """Every folder above these names."""
+    folders: set[bytes] = set()
+    for name in names:
+        folder = name.rpartition(b"/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition(b"/")[0]
+    return folders
+
+
 def check_names(names: Iterable[bytes]) -> None:
     """Refuse a whole list of names if one of them is unsafe, or if two would be the same file."""
     seen: set[bytes] = set()
-    folders: set[bytes] = set()
     for name in names:
         problem = name_problem(name) or ("the same name twice" if name in seen else None)
         if problem:
             raise FileRefused(f"the archive holds {problem}: {printable(name)}; nothing was written")
         seen.add(name)
-        folder = name.rpartition(b"/")[0]
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition(b"/")[0]
-    for name in seen & folders:
+    for name in seen & folders_of(seen):
         raise FileRefused(f"the archive holds {printable(name)} both as a file and as a folder")
