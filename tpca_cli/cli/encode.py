@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.options import Console, human
-from tpca_cli.errors import UsageError
+from tpca_cli.errors import UsageError, printable
+
+if TYPE_CHECKING:
+    from tpca_cli.pipeline.encode import EncodeRequest
+    from tpca_cli.rate import Target
 
 EPILOG = """\b
 Examples:
   tpca encode photos/ -o photos.h5 --psnr 36
   tpca encode scans/ -o scans.h5 --max-bytes 20M
   tpca encode faces/ -o faces.h5 --basis faces-basis.h5 --components 100
+  tpca encode photos/ -o photos.h5 --append
 
 \b
 Targets (give one; --components combines with any): --psnr, --energy, --max-bytes, --ratio, --step.
 Without a target, the result has 36 dB: hard to tell from the original at normal size."""
+
+TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 
 
 @click.command("encode", epilog=EPILOG)
@@ -52,6 +60,19 @@ Without a target, the result has 36 dB: hard to tell from the original at normal
     show_default=True,
     help="The kind of basis to fit.",
 )
+@click.option(
+    "--append",
+    is_flag=True,
+    help="Add what is new in the sources to an archive, with its own basis and target; make it if absent.",
+)
+@click.option(
+    "--on-change",
+    type=click.Choice(["replace", "keep", "fail"]),
+    default="replace",
+    show_default=True,
+    help="With --append: what to do about files that differ from their archived version.",
+)
+@click.option("--refit", is_flag=True, help="With --append: learn a new basis for the new images.")
 @options.tile_option
 @options.size_option
 @options.workers_option
@@ -68,15 +89,18 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
     images themselves and stored with them, unless --basis names one.
     """
     from tpca_cli import store
-    from tpca_cli.archive import Archive
-    from tpca_cli.pipeline.encode import EncodeRequest, encode, plan
+    from tpca_cli.pipeline.encode import EncodeRequest, plan
     from tpca_cli.pipeline.survey import Reading
     from tpca_cli.rate import Target
 
     target = Target.choose(
         components=given["components"],
-        **{kind: given[kind] for kind in ("psnr", "energy", "max_bytes", "ratio", "step")},
+        **{kind: given[kind] for kind in TARGETS},
     )
+    if not given["append"] and (given["refit"] or given["on_change"] != "replace"):
+        raise UsageError("--refit and --on-change belong to --append")
+    if given["append"] and output.is_symlink():
+        output = Path(os.path.realpath(output))  # a link to an archive stays a link
     if given["basis"] is not None and (given["tile"] or given["method"] != "auto"):
         raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
     request = EncodeRequest(
@@ -90,27 +114,84 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
         tile=given["tile"],
         force=given["force"],
     )
+    appending = given["append"] and output.exists()
+    if given["dry_run"] and appending:
+        return _append(console, request, given, target)
     if given["dry_run"]:
         facts = plan(request, console.progress)
         console.result(facts, "\n".join(f"{key:14} {value}" for key, value in facts.items()))
         return 0
-    if target.kind == "psnr" and given["psnr"] is None:
+    if target.kind == "psnr" and given["psnr"] is None and not appending:
         console.say(
             f"no target given: aiming at {target.value:g} dB (--psnr, --max-bytes, .. choose another)"
         )
     with store.lock(output, given["lock_wait"]):
-        result = encode(request, console.say, console.progress)
+        removed, kept = store.remove_stale(output)
+        for path in [*removed, *kept]:
+            console.say(
+                f"{'removed' if path in removed else 'found'} {printable(path)}, left by a killed run"
+            )
+        # looked at again under the lock: the run that we waited for may have made it
+        if given["append"] and output.exists():
+            return _append(console, request, given, target)
+        return _encode(console, request)
+
+
+def _encode(console: Console, request: EncodeRequest) -> int:
+    from tpca_cli.archive import Archive
+    from tpca_cli.pipeline.encode import encode
+
+    result = encode(request, console.say, console.progress)
     console.skipped(result.skipped)
-    with Archive(output) as archive:
+    with Archive(request.output) as archive:
         facts = archive.info()
-    console.result(
-        facts,
+    console.result(facts, _summary(request.output, facts))
+    return options.EXIT_SKIPPED if result.skipped else 0
+
+
+def _append(console: Console, request: EncodeRequest, given: dict[str, Any], target: Target) -> int:
+    from tpca_cli.archive import Archive
+    from tpca_cli.pipeline.append import AppendRequest, append, planned
+
+    asked = any(given[kind] is not None for kind in ("components", *TARGETS))
+    wanted = AppendRequest(request, given["on_change"], given["refit"], target if asked else None)
+    if given["dry_run"]:
+        counts = planned(wanted)
+        console.result(counts, "\n".join(f"{key:14} {value}" for key, value in counts.items()))
+        return 0
+    result = append(wanted, console.say, console.progress)
+    console.skipped(result.skipped)
+    done = "replaced by" if given["on_change"] == "replace" else "kept, in spite of"
+    for path in result.changed:
+        console.say(f"archived version {done} {printable(path)}")
+    new = result.extended
+    if new and new.warning:
+        console.warn(new.warning)
+    with Archive(request.output) as archive:
+        facts = archive.info()
+    counts = {
+        "added": new.added if new else 0,
+        "replaced": new.replaced if new else 0,
+        "changed": len(result.changed),
+        "unchanged": result.unchanged,
+    }
+    skipped = [{"path": item.path, "reason": item.reason} for item in result.skipped]
+    data = {**facts, "skipped": skipped, "appended": counts, "warning": new.warning if new else ""}
+    did = f"{counts['added']} images added, {counts['replaced']} replaced, {result.unchanged} unchanged"
+    text = (
+        f"{did}\n{_summary(request.output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
+    )
+    console.result(data, text)
+    return options.EXIT_SKIPPED if result.skipped else 0
+
+
+def _summary(output: Path, facts: dict[str, Any]) -> str:
+    return (
         f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
         f"{human(facts['raw_bytes'])} of pixels\n"
         f"{output}: {human(facts['archive_bytes'])}, {_times(facts['ratio_source'])} the files, "
-        f"{_times(facts['ratio_raw'])} the pixels, {_quality(facts)}",
+        f"{_times(facts['ratio_raw'])} the pixels, {_quality(facts)}"
     )
-    return options.EXIT_SKIPPED if result.skipped else 0
 
 
 def _times(ratio: float) -> str:

@@ -18,7 +18,7 @@ from tpca_cli.errors import TargetError, UsageError
 from tpca_cli.pipeline.assemble import Assembled, assemble, write
 from tpca_cli.pipeline.coding import GroupPlan, code_all
 from tpca_cli.pipeline.groups import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
-from tpca_cli.pipeline.spool import Spool, plan_digest, removed_on_success
+from tpca_cli.pipeline.spool import Spool, plan_digest, removed_unless_interrupted
 from tpca_cli.pipeline.survey import Progress, Reading, Survey, require_images, restorable, survey
 from tpca_cli.quality import decibel
 from tpca_cli.rate import StepSearch, Target, first_step
@@ -57,8 +57,8 @@ def encode(request: EncodeRequest, say: Say, progress: Progress = None) -> Assem
     for draft in drafts:
         say(f"{len(draft.members)} {draft.kind} images: {draft.describe()}")
     skipped = [*found.skipped, *skipped]
-    with removed_on_success(request.output):
-        result = _reach_target(request, drafts, skipped, found, say, progress)
+    with removed_unless_interrupted(request.output):
+        result = reach_target(request, drafts, skipped, found, say, progress)
         _refuse_growth(request, result, found)
         write(request.output, result, request.target, force=request.force)
     return result
@@ -90,7 +90,7 @@ def _starting_step(target: Target, peak: float) -> float:
     return first_step(target.value if target.kind == "psnr" else 34.0, peak)
 
 
-def _reach_target(
+def reach_target(
     request: EncodeRequest,
     drafts: list[GroupDraft],
     skipped: list[Skipped],

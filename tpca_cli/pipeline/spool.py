@@ -2,12 +2,13 @@
 
 A job's result is a pure function of the plan and the source files, so a later run with the same plan takes it
 over. Each file carries its own digest and is renamed into place whole; the folder is named after the plan, so
-that another plan never meets these files. Nothing that does not check out is used, and success removes all.
+that another plan never meets these files. Nothing that does not check out is used; the end removes all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import shutil
@@ -68,8 +69,21 @@ def partial_folder(output: Path) -> Path:
     return output.with_name(output.name + ".partial")
 
 
-@contextlib.contextmanager
-def removed_on_success(output: Path) -> Iterator[None]:
-    """The partial folder of `output` goes when the work inside has succeeded, and stays when it has not."""
-    yield
+def remove_partial(output: Path) -> None:
     shutil.rmtree(partial_folder(output), ignore_errors=True)
+
+
+@contextlib.contextmanager
+def removed_unless_interrupted(output: Path) -> Iterator[None]:
+    """The partial folder of `output` goes with the end of the work inside, and stays for a later run to take
+    over when a signal or a failing device cut it short; but a full disk gets its room back."""
+    try:
+        yield
+    except StorageError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            remove_partial(output)
+        raise
+    except Exception:
+        remove_partial(output)
+        raise
+    remove_partial(output)

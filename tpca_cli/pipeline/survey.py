@@ -92,7 +92,7 @@ def survey(sources: Sequence[str], reading: Reading, progress: Progress = None) 
         first = found.skipped[0]
         raise TpcaError(f"{printable(first.path)}: {first.reason} (--on-error skip would leave it out)")
     members, skipped = probe_all(found.refs, reading, progress)
-    return Survey(_grouped(members), found.skipped + tuple(skipped), len(found.ignored))
+    return Survey(grouped(members), found.skipped + tuple(skipped), len(found.ignored))
 
 
 def probe_all(
@@ -166,7 +166,8 @@ def _misfit(member: Member, kind: Kind, framing: Framing) -> str | None:
     return None
 
 
-def _grouped(members: Sequence[Member]) -> dict[Kind, tuple[Member, ...]]:
+def grouped(members: Sequence[Member]) -> dict[Kind, tuple[Member, ...]]:
+    """The images by kind, a few gray ones among those in color."""
     groups: dict[Kind, list[Member]] = {}
     for member in members:
         kind = Kind("u2" if member.mode == "I;16" else "u1", images.CHANNELS[member.mode])
