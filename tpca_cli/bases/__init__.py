@@ -16,7 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.bases.dense import DenseBasis, OperatorBasis, SubspaceBasis
+from tpca_cli.bases.operator import solve_operator
 from tpca_cli.bases.rank1 import Rank1Basis
+from tpca_cli.bases.stream import solve_stream
+from tpca_cli.bases.subspace import solve_subspace
 
 Basis = OperatorBasis | Rank1Basis | SubspaceBasis
 
@@ -32,4 +35,15 @@ def from_arrays(method: str, arrays: Mapping[str, npt.NDArray[np.generic]]) -> B
     return METHODS[method].from_arrays(arrays)
 
 
-__all__ = ["METHODS", "Basis", "DenseBasis", "OperatorBasis", "Rank1Basis", "SubspaceBasis", "from_arrays"]
+__all__ = [
+    "METHODS",
+    "Basis",
+    "DenseBasis",
+    "OperatorBasis",
+    "Rank1Basis",
+    "SubspaceBasis",
+    "from_arrays",
+    "solve_operator",
+    "solve_stream",
+    "solve_subspace",
+]

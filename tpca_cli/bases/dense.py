@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar, TypeVar
 
@@ -19,7 +19,8 @@ class DenseBasis:
     """M orthonormal tensors U_il as the columns of an (L, M) matrix, strongest first.
 
     `energies` are the eigenvalues: the energy sum_n d_nl^2 of each component over the fitted frames.
-    `total` is the energy of those frames (after subtracting `mean`, where there is one).
+    `total` is the energy of those frames (after subtracting `mean`, where there is one). `residuals` are
+    the measured |A u_l - lambda_l u_l|.
     """
 
     method: ClassVar[str] = ""
@@ -29,6 +30,7 @@ class DenseBasis:
     energies: Array  # (M,)
     total: float
     mean: Array | None = None  # frame_shape
+    residuals: Array = field(default_factory=lambda: np.zeros(0))  # (M,)
 
     @property
     def components(self) -> int:
@@ -41,8 +43,11 @@ class DenseBasis:
 
     def truncate(self: Self, components: int) -> Self:
         """The basis of the first `components` alone."""
-        return type(self)(
-            self.frame_shape, self.matrix[:, :components], self.energies[:components], self.total, self.mean
+        return replace(
+            self,
+            matrix=self.matrix[:, :components],
+            energies=self.energies[:components],
+            residuals=self.residuals[:components],
         )
 
     def project(self, frames: npt.NDArray[np.generic]) -> Array:
@@ -67,6 +72,7 @@ class DenseBasis:
             "matrix": self.matrix,
             "energies": self.energies,
             "total": np.array([self.total], np.float64),
+            "residuals": self.residuals,
         }
         return arrays if self.mean is None else {**arrays, "mean": self.mean}
 
@@ -80,6 +86,7 @@ class DenseBasis:
             energies=np.asarray(arrays["energies"], np.float64),
             total=float(arrays["total"][0]),
             mean=None if mean is None else np.asarray(mean, np.float64),
+            residuals=np.asarray(arrays["residuals"], np.float64),
         )
 
 
@@ -100,3 +107,9 @@ def share(energies: Array, total: float, components: int | None) -> float:
     if total <= 0:
         return 1.0
     return min(1.0, float(energies[:components].sum()) / total)
+
+
+def enough(energies: Array, target: float) -> int:
+    """The least number of leading components that together hold `target`; all if they do not."""
+    held = np.cumsum(energies)
+    return min(len(energies), int(np.searchsorted(held, target * (1 - 1e-12))) + 1)

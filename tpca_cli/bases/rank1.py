@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
@@ -42,22 +42,32 @@ class Rank1Basis:
     measured: bool = False
     mean: Array | None = None  # frame_shape
     rotation: Array | None = None  # (R, M)
+    residuals: Array = field(default_factory=lambda: np.zeros(0))  # (d,) largest |A^k u - lambda u| per mode
 
     @classmethod
     def from_operators(
         cls, operators: ModeOperators, components: int | None = None, *, center: bool = False
     ) -> Rank1Basis:
+        """The rank-1 basis of counted frames, strongest products of mode eigenvalues first."""
+        matrices = [operators.matrix(k, center=center) for k in range(len(operators.frame_shape))]
+        mean = operators.sums / max(1, operators.n) if center else None
+        return cls.from_matrices(matrices, components, mean=mean)
+
+    @classmethod
+    def from_matrices(
+        cls, matrices: Sequence[Array], components: int | None = None, *, mean: Array | None = None
+    ) -> Rank1Basis:
         """Solve A^k U^k = U^k Sigma^k (eq 4B5) for every mode and order the L rank-1 tensors."""
-        pairs = [solve_dense(operators.matrix(k, center=center)) for k in range(len(operators.frame_shape))]
-        total = float(pairs[0].values.sum())
+        pairs = [solve_dense(matrix) for matrix in matrices]
         basis = cls(
-            frame_shape=operators.frame_shape,
+            frame_shape=tuple(len(matrix) for matrix in matrices),
             modes=tuple(pair.vectors for pair in pairs),
             mode_values=tuple(pair.values for pair in pairs),
             indices=np.zeros((0, len(pairs)), np.int64),
             energies=np.zeros(0),
-            total=total,
-            mean=operators.sums / max(1, operators.n) if center else None,
+            total=float(pairs[0].values.sum()),
+            mean=mean,
+            residuals=np.array([pair.residuals.max(initial=0.0) for pair in pairs]),
         )
         return basis._ordered(components)
 
@@ -71,6 +81,16 @@ class Rank1Basis:
         order = np.argsort(-flat, kind="stable")[:components]
         indices = np.stack(np.unravel_index(order, self.frame_shape), axis=1).astype(np.int64)
         return replace(self, indices=indices, energies=flat[order])
+
+    def measured_by(self, energies: Array) -> Rank1Basis:
+        """The same tensors in the order of energies sum_n d_nm^2 that were measured on frames."""
+        order = np.argsort(-energies, kind="stable")
+        return replace(self, indices=self.indices[order], energies=energies[order], measured=True)
+
+    def rotated(self, squares: Array, components: int) -> Rank1Basis:
+        """The singular-value form (eq 4B14) from D'D: D = Y S Z', so D'D = Z S^2 Z'  (eq 4B10)."""
+        pairs = solve_dense(squares, components)
+        return replace(self, rotation=pairs.vectors, energies=pairs.values, measured=True)
 
     @property
     def components(self) -> int:
@@ -87,18 +107,23 @@ class Rank1Basis:
             return replace(self, rotation=self.rotation[:, :components], energies=self.energies[:components])
         return replace(self, indices=self.indices[:components], energies=self.energies[:components])
 
-    def project(self, frames: npt.NDArray[np.generic]) -> Array:
-        """d_nm = X_in U_im  (eq 4B9), by mode products: the L x L matrix is never built."""
+    def project(self, frames: npt.NDArray[np.generic], dtype: npt.DTypeLike = np.float64) -> Array:
+        """d_nm = X_in U_im  (eq 4B9), by mode products: the L x L matrix is never built.
+
+        `dtype` is the precision of the products; float32 halves the time where that is enough.
+        """
         box = self._box(len(self.indices))
-        result = np.empty((len(frames), len(self.indices)))  # (n, R)
+        modes = [u[:, :j].astype(dtype) for u, j in zip(self.modes, box, strict=True)]
+        result: Array = np.empty((len(frames), len(self.indices)), dtype)  # (n, R)
         where = np.ravel_multi_index(tuple(self.indices.T), box) if len(self.indices) else np.zeros(0, int)
         for part in chunks(len(frames), prod(self.frame_shape)):
-            block = frames[part].astype(np.float64)  # (b, I_1, .., I_d)
+            block = frames[part].astype(dtype)  # (b, I_1, .., I_d)
             if self.mean is not None:
-                block -= self.mean
-            core = mode_products(block, [u[:, :j] for u, j in zip(self.modes, box, strict=True)])
-            result[part] = core.reshape(len(core), -1)[:, where]
-        return result if self.rotation is None else result @ self.rotation  # (n, M)
+                block -= self.mean.astype(dtype)
+            result[part] = mode_products(block, modes).reshape(len(block), -1)[:, where]
+        if self.rotation is not None:
+            result = result @ self.rotation
+        return result  # (n, M)
 
     def reconstruct(self, coefficients: npt.NDArray[np.generic]) -> Array:
         """X_in = U_im d_nm  (eq 4B8); fewer columns than M use the first components."""
@@ -108,7 +133,7 @@ class Rank1Basis:
         box = self._box(values.shape[1])
         chosen = self.indices[: values.shape[1]]
         where = np.ravel_multi_index(tuple(chosen.T), box) if len(chosen) else np.zeros(0, int)
-        frames = np.empty((len(values), *self.frame_shape))
+        frames: Array = np.empty((len(values), *self.frame_shape))
         for part in chunks(len(values), prod(self.frame_shape)):
             core = np.zeros((len(values[part]), prod(box)))
             core[:, where] = values[part]
@@ -117,6 +142,12 @@ class Rank1Basis:
         if self.mean is not None:
             frames += self.mean
         return frames
+
+    def columns(self) -> Array:
+        """The components as columns of an (L, M) matrix."""
+        unit = replace(self, mean=None).reconstruct(np.eye(self.components))  # (M, I_1, .., I_d)
+        columns: Array = unit.reshape(self.components, -1).T
+        return columns
 
     def _box(self, count: int) -> tuple[int, ...]:
         """The smallest box of mode indices that holds the first `count` multi-indices."""
@@ -130,6 +161,7 @@ class Rank1Basis:
             "energies": self.energies,
             "total": np.array([self.total], np.float64),
             "measured": np.array([self.measured], np.uint8),
+            "residuals": self.residuals,
         }
         for k, (mode, values) in enumerate(zip(self.modes, self.mode_values, strict=True)):
             arrays[f"modes/{k}"] = mode
@@ -155,6 +187,7 @@ class Rank1Basis:
             measured=bool(arrays["measured"][0]),
             mean=None if mean is None else np.asarray(mean, np.float64),
             rotation=None if rotation is None else np.asarray(rotation, np.float64),
+            residuals=np.asarray(arrays["residuals"], np.float64),
         )
 
 

@@ -14,10 +14,13 @@ def solve_dense(matrix: Array, count: int | None = None) -> Eigenpairs:
     count = size if count is None else min(count, size)
     if count == 0:
         return Eigenpairs(np.zeros(0), np.zeros((size, 0)), np.zeros(0))
-    # Divide and conquer gives all pairs fastest; a subset is cheaper by relatively robust representations.
-    subset = None if count > size // 3 else (size - count, size - 1)
-    driver = "evd" if subset is None else "evr"
-    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=subset, driver=driver)
+    # Divide and conquer gives all pairs fastest; a subset is cheaper by relatively robust representations,
+    # which may find fewer pairs than asked for when eigenvalues are equal.
+    values: Array = np.zeros(0)
+    if 3 * count <= size:
+        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(size - count, size - 1), driver="evr")
+    if len(values) < count:
+        values, vectors = scipy.linalg.eigh(matrix, driver="evd")
     values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
     vectors = fix_signs(np.ascontiguousarray(vectors))
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)

@@ -29,21 +29,15 @@ class Eigenpairs:
         """Every residual as a share of its own lambda_l; 0 where lambda_l is 0."""
         return np.divide(self.residuals, self.values, out=np.zeros_like(self.values), where=self.values > 0)
 
-    @property
-    def rank(self) -> int:
-        """How many eigenvalues stand above what rounding alone can produce."""
-        return numerical_rank(self.values, len(self.vectors))
+    def rank(self, precision: float = float(np.finfo(np.float64).eps)) -> int:
+        """How many eigenvalues stand above what rounding alone can produce: size * precision * lambda_1."""
+        if not len(self.values) or self.values[0] <= 0:
+            return 0
+        return int(np.count_nonzero(self.values > self.values[0] * len(self.vectors) * precision))
 
     def first(self, count: int) -> Eigenpairs:
         """The `count` strongest pairs."""
         return Eigenpairs(self.values[:count], self.vectors[:, :count], self.residuals[:count])
-
-
-def numerical_rank(values: Array, size: int) -> int:
-    """Eigenvalues above size * eps * lambda_1: below it a symmetric solver returns noise."""
-    if not len(values) or values[0] <= 0:
-        return 0
-    return int(np.count_nonzero(values > values[0] * size * np.finfo(np.float64).eps))
 
 
 def fix_signs(vectors: Array) -> Array:

@@ -163,3 +163,14 @@ def mirrored(lower: Integers) -> Integers:
     whole: Integers = np.tril(lower)
     whole += np.tril(lower, -1).T
     return whole
+
+
+def centered(products: Integers, outer: Integers, n: int, peak: int) -> npt.NDArray[np.float64]:
+    """Sums of products minus those of the sums over n, correctly rounded: (n A - S S') / n.
+
+    In integers, because subtracting two large floats would leave their rounding errors in place of the
+    zeros of frames that are all alike. `peak` bounds n A; where int64 is too small, floats must do.
+    """
+    if peak < 1 << 62:
+        return (n * products - outer) / n
+    return products.astype(np.float64) - outer.astype(np.float64) / n

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.operators.exact import ExactGram, Integers, mirrored
+from tpca_cli.operators.exact import ExactGram, Integers, centered, mirrored
 
 
 class Frames(Protocol):
@@ -66,8 +66,12 @@ class GramOperator:
     ) -> npt.NDArray[np.float64]:
         """a in float64, its frames in the given order; with `center`, of the frames minus their mean."""
         integers = self.integers if order is None else self.integers[np.ix_(order, order)]
-        matrix = integers.astype(np.float64)
-        if center and self.n:
-            means = integers.sum(axis=1) / self.n  # <X_m, mean>
-            matrix -= means[:, None] + means - means.mean()
-        return matrix
+        if not center or self.n == 0:
+            return integers.astype(np.float64)
+        # <X_m - mean, X_n - mean> times N is N a_mn - s_m - s_n + mean of s, s_m = sum_n a_mn.
+        sums = integers.sum(axis=1)  # (N,)
+        peak = self.n**2 * int(np.diag(integers).max())
+        if peak >= 1 << 62:
+            sums = sums.astype(np.float64)
+        outer = self.n * (sums[:, None] + sums) - sums.sum()
+        return centered(self.n * integers, outer, self.n, peak) / self.n

@@ -8,6 +8,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.operators.exact import centered
+
 # Values per call: small enough that the float64 copy stays in cache, and far below the exactness bound:
 # 2^20 products of 16-bit pixels are at most 2^52.
 _CHUNK = 1 << 20
@@ -62,11 +64,15 @@ class ModeOperators:
 
     def matrix(self, k: int, *, center: bool = False) -> npt.NDArray[np.float64]:
         """A^k in float64; with `center`, of the frames minus their mean: A^k - S S' / n over the mode."""
-        matrix = self.matrices[k].astype(np.float64)
-        if center and self.n:
-            slices = np.moveaxis(self.sums, k, 0).reshape(len(matrix), -1).astype(np.float64)
-            matrix -= (slices @ slices.T) / self.n
-        return matrix
+        matrix = self.matrices[k]
+        if not center or self.n == 0:
+            return matrix.astype(np.float64)
+        slices = np.moveaxis(self.sums, k, 0).reshape(len(matrix), -1)  # (I_k, L / I_k)
+        peak = int(np.abs(self.sums).max()) ** 2 * slices.shape[1]
+        peak = max(peak, self.n * int(np.diag(matrix).max()))
+        if peak >= 1 << 62:
+            slices = slices.astype(np.float64)
+        return centered(matrix, slices @ slices.T, self.n, peak)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
         """The whole state as plain arrays."""
@@ -82,3 +88,13 @@ class ModeOperators:
         for k, matrix in enumerate(operators.matrices):
             matrix += arrays[f"modes/{k}"]
         return operators
+
+
+def partial_trace(
+    matrix: npt.NDArray[np.float64], frame_shape: tuple[int, ...], k: int
+) -> npt.NDArray[np.float64]:
+    """A^k from the L x L operator: A summed over equal indices of every mode but k."""
+    before, size, after = prod(frame_shape[:k]), frame_shape[k], prod(frame_shape[k + 1 :])
+    unfolded = matrix.reshape(before, size, after, before, size, after)
+    traced: npt.NDArray[np.float64] = np.einsum("aibajb->ij", unfolded)
+    return traced

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.operators.exact import ExactGram, Integers, mirrored
+from tpca_cli.operators.exact import ExactGram, Integers, centered, mirrored
 
 _PANEL = 256  # rows of the matrix handled at a time: bounded temporaries
 
@@ -75,14 +75,18 @@ class TensorOperator:
         """
         lower = self.lower
         matrix = lower.view(np.float64) if consume else np.empty((self.size, self.size))
-        sums = self._gram.sums.astype(np.float64)
-        mean = sums / max(1, self.n)
+        n, sums = max(1, self.n), self._gram.sums
+        peak = (n * int(np.iinfo(self.dtype).max)) ** 2
+        if peak >= 1 << 62:
+            sums = sums.astype(np.float64)
         for start in range(0, self.size, _PANEL):
             stop = min(start + _PANEL, self.size)
-            panel = lower[start:stop, :stop].astype(np.float64)
+            panel = lower[start:stop, :stop]
             if center:
-                panel -= sums[start:stop, None] * mean[:stop]
-            matrix[start:stop, :stop] = panel
+                outer = sums[start:stop, None] * sums[:stop]
+                matrix[start:stop, :stop] = centered(panel, outer, n, peak)
+            else:
+                matrix[start:stop, :stop] = panel.astype(np.float64)
             square = matrix[start:stop, start:stop]
             square[...] = np.tril(square) + np.tril(square, -1).T
             matrix[:start, start:stop] = matrix[start:stop, :start].T

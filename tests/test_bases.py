@@ -1,0 +1,239 @@
+"""The laws of a basis: orthonormal, complete, optimal, independent of the index map, never NaN."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tpca_cli.bases import (
+    Basis,
+    OperatorBasis,
+    Rank1Basis,
+    SubspaceBasis,
+    from_arrays,
+    operator,
+    solve_operator,
+    solve_stream,
+    solve_subspace,
+)
+from tpca_cli.operators import GramOperator, ModeOperators, TensorOperator
+from tpca_cli.tensors import ArrayFrames
+
+SHAPES = ((6,), (4, 5), (4, 3, 3), (2, 3, 2, 2))
+
+
+@st.composite
+def frame_sets(draw: st.DrawFn) -> np.ndarray:
+    """Noise, smooth images, all-equal ones and near duplicates; orders 1 to 4; more or fewer than L."""
+    shape = draw(st.sampled_from(SHAPES))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    count = draw(st.integers(1, 50))
+    kind = draw(st.sampled_from(["noise", "smooth", "equal", "near duplicates", "black"]))
+    frames = rng.integers(0, 256, (count, *shape)).astype(np.uint8)
+    if kind == "smooth":
+        waves = [np.cos(np.outer(rng.integers(0, 3, count), np.arange(n)) / n) for n in shape]
+        total = np.ones((count, *shape))
+        for k, wave in enumerate(waves):
+            total *= wave.reshape(count, *(n if k == j else 1 for j, n in enumerate(shape)))
+        frames = np.clip(128 + 100 * total, 0, 255).astype(np.uint8)
+    elif kind == "equal":
+        frames[:] = frames[0]
+    elif kind == "near duplicates":
+        frames[:] = frames[0]
+        frames.reshape(count, -1)[:, 0] ^= rng.integers(0, 2, count).astype(np.uint8)
+    elif kind == "black":
+        frames[:] = 0
+    return frames
+
+
+def fit(method: str, frames: np.ndarray, components: int | None, center: bool) -> Basis:
+    if method == "rank1":
+        modes = ModeOperators(frames.shape[1:])
+        modes.add(frames)
+        return Rank1Basis.from_operators(modes, components, center=center)
+    if method == "subspace":
+        gram = GramOperator.of(ArrayFrames(frames))
+        return solve_subspace(ArrayFrames(frames), gram, components, center=center)
+    whole = TensorOperator(frames.shape[1:], frames.dtype)
+    whole.add(frames)
+    return solve_operator(whole, components, center=center)
+
+
+def columns(basis: Basis) -> np.ndarray:
+    return basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix
+
+
+def centered(frames: np.ndarray, basis: Basis) -> np.ndarray:
+    x = frames.reshape(len(frames), -1).astype(float)
+    return x - (0 if basis.mean is None else basis.mean.reshape(-1))
+
+
+def check_orthonormal(basis: Basis) -> None:
+    u = columns(basis)
+    assert np.isfinite(u).all()
+    assert np.abs(u.T @ u - np.eye(u.shape[1])).max(initial=0.0) <= 1e-10
+
+
+METHODS = ("operator", "rank1", "subspace")
+
+
+@pytest.mark.parametrize(("method", "center"), list(product(METHODS, (False, True))))
+@settings(max_examples=40)
+@given(frames=frame_sets())
+def test_all_components_give_the_frames_back(method: str, center: bool, frames: np.ndarray) -> None:
+    basis = fit(method, frames, None, center)
+    check_orthonormal(basis)
+    back = basis.reconstruct(basis.project(frames))
+    assert np.array_equal(np.rint(back), frames)
+    assert basis.energy() == pytest.approx(1.0, abs=1e-9)
+    assert (basis.energies >= 0).all() and (np.diff(basis.energies) <= 0).all()
+
+
+@pytest.mark.parametrize(("method", "center"), list(product(("operator", "subspace"), (False, True))))
+@settings(max_examples=40)
+@given(frames=frame_sets(), components=st.integers(1, 12))
+def test_truncation_loses_the_dropped_eigenvalues(
+    method: str, center: bool, frames: np.ndarray, components: int
+) -> None:
+    basis = fit(method, frames, components, center)
+    check_orthonormal(basis)
+    x = centered(frames, basis)
+    trace = float((x**2).sum())
+    error = float(((frames - basis.reconstruct(basis.project(frames))) ** 2).sum())
+    dropped = basis.total - float(basis.energies.sum())
+    assert abs(error - dropped) <= 1e-6 * dropped + 1e-12 * max(trace, float((frames**2.0).sum()))
+    a = x.T @ x
+    u = columns(basis)
+    measured = np.linalg.norm(a @ u - u * basis.energies, axis=0)
+    assert np.abs(measured - basis.residuals).max() <= 1e-9 * max(1.0, trace)
+    assert measured.max() <= 1e-6 * max(1e-3, basis.energies[0])
+
+
+@settings(max_examples=40)
+@given(frames=frame_sets(), components=st.integers(1, 12))
+def test_chosen_rank1_tensors_lose_what_was_measured(frames: np.ndarray, components: int) -> None:
+    basis = fit("rank1", frames, None, False)
+    assert isinstance(basis, Rank1Basis)
+    basis = basis.measured_by((basis.project(frames) ** 2).sum(axis=0))
+    part = basis.truncate(components)
+    error = float(((frames - part.reconstruct(part.project(frames))) ** 2).sum())
+    dropped = float(basis.energies[components:].sum())
+    assert abs(error - dropped) <= 1e-6 * dropped + 1e-12 * basis.total
+
+
+@settings(max_examples=40)
+@given(frames=frame_sets(), components=st.integers(1, 12))
+def test_the_svd_of_the_coefficients_is_algorithm_1(frames: np.ndarray, components: int) -> None:
+    whole = fit("operator", frames, None, False)
+    basis = fit("rank1", frames, None, False)
+    assert isinstance(basis, Rank1Basis)
+    d = basis.project(frames)
+    rotated = basis.rotated(d.T @ d, components)
+    kept = rotated.components
+    scale = max(1.0, basis.total)
+    assert np.abs(rotated.energies - whole.energies[:kept]).max() <= 1e-10 * scale  # sigma^2 = lambda
+    check_orthonormal(rotated)
+    error = float(((frames - rotated.reconstruct(rotated.project(frames))) ** 2).sum())
+    dropped = float(whole.energies[kept:].sum())
+    assert abs(error - dropped) <= 1e-6 * dropped + 1e-10 * scale
+    best = basis.measured_by((d**2).sum(axis=0)).truncate(kept)
+    chosen = float(((frames - best.reconstruct(best.project(frames))) ** 2).sum())
+    assert chosen >= error - 1e-9 * scale  # 4B15 can only lose more than 4B14
+
+
+@settings(max_examples=30)
+@given(frames=frame_sets())
+def test_the_index_map_does_not_matter(frames: np.ndarray) -> None:
+    """Proposition 1: eq 2.17 counts the first index fastest, C order the last."""
+    shape = frames.shape[1:]
+    order = np.arange(prod(shape)).reshape(shape).transpose().reshape(-1)  # C order of each alpha(i)
+    x = frames.reshape(len(frames), -1).astype(float)
+    a, b = x.T @ x, x[:, order].T @ x[:, order]
+    by_c, by_alpha = operator.solve_dense(a), operator.solve_dense(b)
+    scale = max(1.0, float(np.trace(a)))
+    assert np.abs(by_c.values - by_alpha.values).max() <= 1e-12 * scale
+    back = np.empty_like(by_alpha.vectors)
+    back[order] = by_alpha.vectors  # eigentensors of one map solve the equation of the other
+    assert np.abs(a @ back - back * by_alpha.values).max() <= 1e-10 * scale
+
+
+def pictures(count: int, shape: tuple[int, ...] = (12, 10, 3)) -> np.ndarray:
+    """Smooth images with noise: a spectrum like that of photographs."""
+    rng = np.random.default_rng(11)
+    coarse = rng.standard_normal((count, *shape))
+    for k in range(1, len(shape)):
+        coarse = np.cumsum(coarse, axis=k)
+    return np.clip(128 + 12 * coarse + 4 * rng.standard_normal(coarse.shape), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_the_iteration_agrees_with_lapack(center: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = pictures(500)
+    exact = fit("operator", frames, 30, center)
+    monkeypatch.setattr(operator, "SMALL", 0)
+    monkeypatch.setattr(operator, "COORDINATES", 60)
+    iterated = fit("operator", frames, 30, center)
+    check_orthonormal(iterated)
+    assert iterated.residuals.max() <= 1e-6 * iterated.energies[0]
+    assert np.abs(iterated.energies / exact.energies - 1).max() <= 1e-4
+    by_energy = TensorOperator(frames.shape[1:])
+    by_energy.add(frames)
+    chosen = solve_operator(by_energy, energy=0.9, center=center)
+    assert chosen.energy() >= 0.9 > chosen.energy(chosen.components - 1)
+
+
+@pytest.mark.parametrize(("center", "tolerance"), [(False, None), (True, None), (True, 1e-7)])
+def test_streaming_never_forms_the_operator(
+    center: bool, tolerance: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = pictures(500)
+    exact = fit("operator", frames, 20, center)
+    monkeypatch.setattr("tpca_cli.bases.stream.COORDINATES", 80)
+    stages: set[str] = set()
+    streamed = solve_stream(
+        ArrayFrames(frames), 20, center=center, tolerance=tolerance, progress=lambda s, d, t: stages.add(s)
+    )
+    check_orthonormal(streamed)
+    assert streamed.total == pytest.approx(exact.total, rel=1e-12)
+    assert streamed.energy() >= 0.999 * exact.energy()
+    assert streamed.residuals.max() <= (tolerance or 1e-2) * streamed.energies[0]
+    assert {"coordinates", "product 1", "product 2"} <= stages
+    half = solve_stream(ArrayFrames(frames), None, energy=0.5, center=center)
+    assert half.energy() >= 0.5
+
+
+def test_subspace_has_the_same_bits_in_any_order() -> None:
+    frames = pictures(40)
+    base = solve_subspace(ArrayFrames(frames), GramOperator.of(ArrayFrames(frames)), 20, center=True)
+    order = np.random.default_rng(0).permutation(len(frames))
+    other = ArrayFrames(frames[order])
+    again = solve_subspace(other, GramOperator.of(other, 7), 20, center=True, order=np.argsort(order))
+    assert all(np.array_equal(a, again.to_arrays()[name]) for name, a in base.to_arrays().items())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("center", [False, True])
+def test_plain_arrays_hold_everything(method: str, center: bool) -> None:
+    frames = pictures(20, (5, 4, 3))
+    basis = fit(method, frames, 6, center)
+    back = from_arrays(method, basis.to_arrays())
+    assert type(back) is type(basis) and isinstance(back, OperatorBasis | Rank1Basis | SubspaceBasis)
+    assert np.array_equal(back.project(frames), basis.project(frames))
+    d = basis.project(frames)
+    fewer = basis.truncate(3)
+    assert np.allclose(fewer.project(frames), d[:, :3])
+    assert np.allclose(basis.reconstruct(d[:, :3]), fewer.reconstruct(d[:, :3]))
+    assert np.allclose(basis.project(frames, np.float32) if method == "rank1" else d, d, atol=1e-2)
+
+
+def test_sixteen_bits_come_back() -> None:
+    frames = np.random.default_rng(2).integers(0, 65536, (30, 4, 3, 3), dtype=np.uint16)
+    frames[0], frames[1] = 0, 65535
+    for method in METHODS:
+        basis = fit(method, frames, None, True)
+        assert np.array_equal(np.rint(basis.reconstruct(basis.project(frames))), frames)

@@ -1,0 +1,134 @@
+"""Algorithm 1 without its operator: A is never formed, only multiplied, a pass over the frames each time.
+
+For frames whose L x L operator fits no memory, or is not worth its time. The start comes from Algorithm
+2: rank-1 coordinates learned from a sample, the strongest of them, and D'D in these. Two more passes give
+the components and their measured residuals; a `tolerance` buys as many passes as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.bases.dense import Array, OperatorBasis, enough
+from tpca_cli.bases.operator import COORDINATES, guarded
+from tpca_cli.bases.rank1 import Rank1Basis
+from tpca_cli.eigen import Eigenpairs, solve_top
+from tpca_cli.operators import Frames, ModeOperators, Moments
+
+Progress = Callable[[str, int, int], None]
+
+SAMPLE = 1024  # frames that the coordinates are learned from
+SINGLE = 1e-5  # residuals below this need float64 products
+
+
+def solve_stream(
+    frames: Frames,
+    components: int | None,
+    *,
+    energy: float | None = None,
+    center: bool = False,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> OperatorBasis:
+    """The strongest `components`, or as many as hold a share `energy`, of A = X X' by passes over X."""
+    passes = _Passes(frames, progress)
+    sample = passes.sample()
+    learned = ModeOperators(frames.frame_shape)
+    learned.add(sample)
+    rank1 = Rank1Basis.from_operators(learned, center=center)
+    rank1 = rank1.measured_by((rank1.project(sample, np.float32) ** 2).sum(axis=0, dtype=np.float64))
+
+    rank = max(1, min(prod(frames.frame_shape), frames.count - int(center)))
+    precision = np.dtype(np.float64 if (tolerance or 1.0) < SINGLE else np.float32)
+    count = min(rank, 64 if components is None else components)
+    while True:
+        block = guarded(count, prod(frames.frame_shape))
+        coordinates = rank1.truncate(max(COORDINATES, 4 * block))
+        moments, squares = passes.squares(coordinates)
+        start = coordinates.rotated(squares, block).columns()  # (L, block)
+        mean = moments.mean() if center else None
+        total = moments.total(center=center)
+        multiply = passes.product(mean, precision)
+        pairs = _solve(multiply, start, count, tolerance)
+        held = float(pairs.values.sum())
+        if energy is None or held >= energy * total or count == rank:
+            break
+        count = min(rank, 2 * count)
+    if energy is not None:
+        pairs = pairs.first(enough(pairs.values, energy * total))
+    # Rounding of the products grows like the square root of the number of terms, not like the number.
+    noise = np.finfo(precision).eps / np.sqrt(len(pairs.vectors))
+    pairs = pairs.first(max(1, pairs.rank(float(noise))))
+    return OperatorBasis(frames.frame_shape, pairs.vectors, pairs.values, total, mean, pairs.residuals)
+
+
+def _solve(
+    multiply: Callable[[Array], Array], start: Array, count: int, tolerance: float | None
+) -> Eigenpairs:
+    if tolerance is None:
+        return solve_top(multiply, start, count, steps=1)
+    # Each step reads all frames, and Q with A Q is the largest thing in memory: little room, few steps.
+    return solve_top(multiply, start, count, tolerance=tolerance, steps=24, room=3 * start.shape[1])
+
+
+class _Passes:
+    """Passes over the frames in blocks whose size depends on the frames alone, so that bits do not."""
+
+    def __init__(self, frames: Frames, progress: Progress | None) -> None:
+        self._frames = frames
+        self._size = prod(frames.frame_shape)
+        self._rows = max(64, (1 << 23) // self._size)
+        self._progress = progress
+        self._count = 0
+
+    def sample(self) -> npt.NDArray[np.unsignedinteger]:
+        """Evenly spaced frames."""
+        stride = max(1, self._frames.count // SAMPLE)
+        picked, position = [], 0
+        for block in self._frames.blocks(self._rows):
+            picked.append(block[-position % stride :: stride].copy())
+            position += len(block)
+        return np.concatenate(picked)
+
+    def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
+        """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""
+        moments = Moments(self._frames.frame_shape)
+        squares = np.zeros((coordinates.components, coordinates.components))
+        for block in self._blocks("coordinates"):
+            moments.add(block)
+            d = coordinates.project(block, np.float32)  # (b, R)
+            squares += d.T @ d
+        if coordinates.mean is not None:
+            # The coordinates subtract the mean of the sample: take the rest of the mean away as well.
+            rest = coordinates.project(moments.mean()[None])[0]
+            squares -= moments.n * np.outer(rest, rest)
+        return moments, squares
+
+    def product(self, mean: Array | None, dtype: npt.DTypeLike) -> Callable[[Array], Array]:
+        """V -> A V = X (X'V), one pass each."""
+        center = None if mean is None else mean.reshape(-1).astype(dtype)
+
+        def multiply(v: Array) -> Array:
+            self._count += 1
+            narrow = v.astype(dtype)  # (L, m)
+            w = np.zeros(v.shape)
+            for block in self._blocks(f"product {self._count}"):
+                x = block.reshape(len(block), self._size).astype(dtype)  # (b, L)
+                if center is not None:
+                    x -= center
+                w += x.T @ (x @ narrow)
+            return w
+
+        return multiply
+
+    def _blocks(self, stage: str) -> Iterator[npt.NDArray[np.unsignedinteger]]:
+        done = 0
+        for block in self._frames.blocks(self._rows):
+            yield block
+            done += len(block)
+            if self._progress is not None:
+                self._progress(stage, done, self._frames.count)
