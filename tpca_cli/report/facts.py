@@ -76,7 +76,30 @@ def archive_facts(archive: Archive) -> Facts:
         sections.append(Section(title, _group_rows(group)))
     blocks = f"{data['blocks']:,}, each decoded without the others"
     sections.append(Section("file", (("blocks", blocks), ("digest", data["digest"]))))
-    return Facts("archive", _name(archive.path), headline, tuple(sections), _archive_parts(data), data=data)
+    return Facts(
+        "archive",
+        _name(archive.path),
+        headline,
+        tuple(sections),
+        _archive_parts(data),
+        values=_magnitudes(archive),
+        values_name="mean size of the coefficients, by component",
+        data=data,
+    )
+
+
+def _magnitudes(archive: Archive) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    """What the tables of the largest group know of each component: the mean |d|, in eighths of an octave."""
+    from tpca_cli.fixed import SCALE
+
+    groups = archive.index.blocks["group"]
+    if not len(groups):
+        return None
+    largest = int(np.bincount(groups).argmax())
+    if archive.groups[largest].basis is None:
+        return None  # the basis is in another file
+    scales = np.asarray(archive.coder(largest).scales, np.float64)
+    return np.asarray(np.sort(2.0 ** (scales / 8.0) / SCALE)[::-1])
 
 
 def _against(ratio: float) -> str:

@@ -23,19 +23,21 @@ def render(facts: Facts, width: int, unicode: bool) -> str:
     """The whole page, without a trailing newline."""
     width = max(NARROWEST, min(width, WIDEST))
     column = width if width < TWO_COLUMNS else (width - 4) // 2
-    text = [_section(section, column) for section in facts.sections if section.rows]
-    drawn = []
+    blocks = [_section(section, column) for section in facts.sections if section.rows]
     if facts.parts:
-        drawn.append(_parts(facts.parts, column, unicode))
+        blocks.append(_parts(facts.parts, column, unicode))
     if facts.values is not None and len(facts.values) > 1:
-        drawn.append([facts.values_name, *spectrum(facts.values, column - 2, 6, unicode)])
+        blocks.append([facts.values_name, *spectrum(facts.values, column - 2, 6, unicode)])
     head = _wrap(f"{facts.name}: {facts.headline}", width, "", "  ")
     if width < TWO_COLUMNS:
-        return "\n".join([*head, "", *_stack(text + drawn)]).rstrip()
-    body = (
-        f"{left:<{column}}    {right}".rstrip()
-        for left, right in zip_longest(_stack(text), _stack(drawn), fillvalue="")
+        return "\n".join([*head, "", *_stack(blocks)]).rstrip()
+    # the break that leaves the shortest page
+    left, right = min(
+        ((_stack(blocks[:k]), _stack(blocks[k:])) for k in range(1, len(blocks) + 1)),
+        key=lambda pair: max(map(len, pair)),
+        default=([], []),
     )
+    body = (f"{one:<{column}}    {two}".rstrip() for one, two in zip_longest(left, right, fillvalue=""))
     return "\n".join([*head, "", *body]).rstrip()
 
 
