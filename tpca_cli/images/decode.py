@@ -138,7 +138,7 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
             notes.append("only the first of several frames is kept")
         if size is not None:
             scale = _draft_scale((image.height, image.width), size)
-            image.draft(None, (-(-image.width // scale), -(-image.height // scale)))
+            image.draft(None, (image.width // scale, image.height // scale))
         image.load()
         pixels = _array(image if mode in ("I;16", image.mode) else image.convert(mode))
         if orientation is not None and metadata.tiff_orientation(image) is None:

@@ -84,9 +84,9 @@ def undo_orientation(pixels: Pixels, orientation: int) -> Pixels:
     """Turn pixels (h, w, c) that were set upright back to how they are stored."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
+    if orientation in (3, 4, 6, 7):
         pixels = pixels[::-1]
-    if orientation in (2, 3, 6, 7):
+    if orientation in (2, 3, 7, 8):
         pixels = pixels[:, ::-1]
     return np.ascontiguousarray(pixels)
 

@@ -6,7 +6,8 @@ file that a later run finds again. Whoever computes sees only `Frames` and needs
 
 from tpca_cli.tensors.choice import DEFAULT_TILE
 from tpca_cli.tensors.frames import ArrayFrames, Frames
-from tpca_cli.tensors.stage import Staged, stage
+from tpca_cli.tensors.stage import stage
+from tpca_cli.tensors.staged import Staged
 from tpca_cli.tensors.tensorfile import TENSOR_SCHEMA, TensorFile
 
 __all__ = ["DEFAULT_TILE", "TENSOR_SCHEMA", "ArrayFrames", "Frames", "Staged", "TensorFile", "stage"]

@@ -3,12 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tpca_cli.errors import ImageRefused, UsageError
 from tpca_cli.framing import TILE, WHOLE, Framing
 from tpca_cli.images import Header, common_channels, widens
 
 DEFAULT_TILE = 8
+
+
+class WrongGuess(Exception):
+    """An image does not fit what a few headers led us to expect of all; look at every header instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the caller asked for; None where the images decide."""
+
+    framing: Framing | None
+    size: tuple[int, int] | None
+    tile: int | None
+    dtype: str | None
+    max_pixels: int
+
+    def to_dict(self) -> dict[str, Any]:
+        framing = None if self.framing is None else self.framing.to_dict()
+        return {
+            "framing": framing,
+            "size": self.size,
+            "tile": self.tile,
+            "dtype": self.dtype,
+            "max_pixels": self.max_pixels,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How every image is to be read."""
+
+    framing: Framing
+    dtype: str
+    size: tuple[int, int] | None
+    max_pixels: int
+    guessed: bool = False
+
+
+def framed(header: Header, size: tuple[int, int] | None) -> Header:
+    """What an image is after the resize."""
+    if size is None or (header.height, header.width) == size:
+        return header
+    return Header(size[0], size[1], header.channels, header.dtype, header.mode)
+
+
+def choose(headers: Sequence[Header], wish: Wish) -> Recipe:
+    """The recipe that a wish and the images' own headers make."""
+    dtype = wish.dtype if wish.dtype is not None else one_dtype(headers)
+    framing = wish.framing
+    if framing is None:
+        framing = choose_framing([framed(header, wish.size) for header in headers], wish.size, wish.tile)
+    return Recipe(framing, dtype, wish.size, wish.max_pixels)
 
 
 def one_dtype(headers: Iterable[Header]) -> str:

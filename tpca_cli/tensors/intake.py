@@ -1,23 +1,24 @@
 """Reads many images in parallel, in order, with bounded memory: headers first, then frames in batches.
 
-A batch is a function of the list of files alone, never of the workers or of timing, and carries a digest of
-its frames that was taken where they were made.
+A batch is a function of the list of files alone, never of the workers or of timing, and carries a checksum
+of its frames that was taken where they were made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tpca_cli.errors import ImageRefused, StorageError, printable
-from tpca_cli.framing import Framing
-from tpca_cli.images import Header, Stamp, probe, read
+from tpca_cli.framing import WHOLE
+from tpca_cli.images import Header, Picture, Stamp, probe, read, widen
 from tpca_cli.parallel import ordered_map
 from tpca_cli.scan import ImageRef
-from tpca_cli.store import digest_of
-from tpca_cli.tensors.frames import Block
+from tpca_cli.tensors.choice import Recipe, WrongGuess, framed, misfit
+from tpca_cli.tensors.frames import Block, checksum, regroup
 
 _PROBES = 64
 BATCH_IMAGES = 64
@@ -25,6 +26,8 @@ _BATCH_BYTES = 1 << 21
 # A decoder needs the file, its own picture and ours at the same time.
 _DECODER_FACTOR = 3
 _IN_FLIGHT_BYTES = 1 << 28
+# Without their headers we cannot know what images weigh: larger ones than this are not read on a guess.
+GUESSED_PIXELS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +53,9 @@ class Batch:
     """Frames of consecutive images."""
 
     frames: Block
-    digest: bytes
+    checksum: int
     taken: tuple[Taken, ...]
     refused: tuple[Refusal, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How every image is to be read."""
-
-    framing: Framing
-    dtype: str
-    size: tuple[int, int] | None
-    max_pixels: int
 
 
 def probe_all(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> Iterator[Header | Refusal]:
@@ -82,11 +75,6 @@ def probe_all(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> Iterat
     for results in ordered_map(probe_some, range(0, len(refs), _PROBES), workers):
         for result in results:
             yield result if isinstance(result, Refusal) else same.setdefault(result, result)
-
-
-def framed(header: Header, size: tuple[int, int] | None) -> Header:
-    """What an image is after the resize."""
-    return header if size is None else replace(header, height=size[0], width=size[1])
 
 
 def read_batches(
@@ -121,8 +109,43 @@ def _cost(header: Header, recipe: Recipe) -> int:
     return _DECODER_FACTOR * header.height * header.width * max(header.channels, recipe.framing.channels)
 
 
+def _is_large(ref: ImageRef, max_pixels: int) -> bool:
+    try:
+        header = probe(ref.path, max_pixels)
+    except (ImageRefused, StorageError):
+        return False
+    return header.height * header.width > GUESSED_PIXELS
+
+
+def _header(picture: Picture) -> Header:
+    h, w, c = picture.pixels.shape
+    return Header(h, w, c, "u2" if picture.pixels.dtype == np.uint16 else "u1", picture.mode)
+
+
+class _Gathered:
+    """Frames of one batch; whole images go straight to their place."""
+
+    def __init__(self, recipe: Recipe, images: int) -> None:
+        self._framing = recipe.framing
+        self._whole = recipe.framing.kind == WHOLE
+        shape = recipe.framing.frame_shape
+        self._array = np.empty((images if self._whole else 0, *shape), recipe.dtype)
+        self._have = 0
+        self._parts: list[Block] = []
+
+    def add(self, pixels: Block) -> None:
+        if self._whole and pixels.shape == self._array.shape[1:]:
+            self._array[self._have] = pixels
+            self._have += 1
+        else:
+            self._parts.append(self._framing.split(pixels))  # (count, *frame_shape)
+
+    def result(self) -> Block:
+        return self._array[: self._have] if self._whole else np.concatenate([self._array, *self._parts])
+
+
 def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recipe: Recipe) -> Batch:
-    frames: list[Block] = []
+    frames = _Gathered(recipe, len(batch))
     taken: list[Taken] = []
     refused: list[Refusal] = []
     for index, expected in batch:
@@ -130,25 +153,29 @@ def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recip
         try:
             picture = read(
                 ref.path,
-                max_pixels=recipe.max_pixels,
+                max_pixels=min(recipe.max_pixels, GUESSED_PIXELS) if recipe.guessed else recipe.max_pixels,
                 size=recipe.size,
-                channels=recipe.framing.channels,
                 stamp=Stamp(ref.size, ref.mtime_ns),
             )
-            h, w, _ = picture.pixels.shape
-            if picture.pixels.dtype != np.dtype(recipe.dtype):
-                raise ImageRefused("changed since it was listed")
-            frames.append(recipe.framing.split(picture.pixels))  # (count, *frame_shape)
+            header = framed(expected, recipe.size)
+            if picture.pixels.shape != (header.height, header.width, header.channels) or (
+                picture.mode != header.mode
+            ):
+                header = _header(picture)
+                problem = misfit(header, recipe.framing, recipe.dtype)
+                if problem is not None and recipe.guessed:
+                    raise WrongGuess(str(problem))
+                if problem is not None:
+                    raise problem
+            frames.add(widen(picture.pixels, recipe.framing.channels))
         except (ImageRefused, StorageError) as error:
             refused.append(Refusal(index, error))
+            if recipe.guessed and _is_large(ref, recipe.max_pixels):
+                raise WrongGuess("larger than expected") from error
             continue
-        header = framed(expected, recipe.size)
-        if (header.height, header.width, header.mode) != (h, w, picture.mode):
-            header = replace(header, height=h, width=w, mode=picture.mode)
         taken.append(Taken(index, header, picture.digest, picture.warnings))
-    empty = np.empty((0, *recipe.framing.frame_shape), recipe.dtype)
-    whole = np.concatenate([empty, *frames])
-    return Batch(whole, digest_of(whole), tuple(taken), tuple(refused))
+    whole = frames.result()
+    return Batch(whole, checksum(whole), tuple(taken), tuple(refused))
 
 
 def with_path(ref: ImageRef, error: ImageRefused | StorageError) -> ImageRefused | StorageError:
@@ -156,3 +183,32 @@ def with_path(ref: ImageRef, error: ImageRefused | StorageError) -> ImageRefused
     if isinstance(error, StorageError):
         return error
     return ImageRefused(f"{printable(ref.path)}: {error}")
+
+
+class SourceFrames:
+    """Frames that are decoded from the files again in every pass."""
+
+    def __init__(
+        self,
+        refs: Sequence[ImageRef],
+        chosen: Sequence[tuple[int, Header]],
+        recipe: Recipe,
+        workers: int,
+        count: int,
+    ) -> None:
+        self._refs = refs
+        self._chosen = chosen
+        self._recipe = recipe
+        self._workers = workers
+        self.count = count
+        self.frame_shape: tuple[int, ...] = recipe.framing.frame_shape
+        self.dtype: np.dtype[Any] = np.dtype(recipe.dtype)
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        return regroup(self._decoded(), rows)
+
+    def _decoded(self) -> Iterator[Block]:
+        for batch in read_batches(self._refs, self._chosen, self._recipe, self._workers):
+            for refusal in batch.refused:  # it could be read before: the result would not be of one folder
+                raise with_path(self._refs[refusal.index], refusal.error)
+            yield batch.frames

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | frames8 or frames16 | u1 or u2 | (frames, h, w, c) | the pixels, in the order of the list of files |
 | block_rows | u4 | (blocks,) | frames that were written together |
-| block_digests | u1 | (blocks, 8) | digest of each such block, checked when it is read |
+| block_sums | u4 | (blocks,) | CRC-32 of each such block, checked when it is read |
 | kept | u4 | (images,) | position of each image in the list of files |
 | sizes | u2 | (images, 2) | height and width as framed |
 | modes | u1 | (images,) | position in MODES |
@@ -29,7 +29,7 @@ from tpca_cli import store
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.images import CHANNELS, Header
-from tpca_cli.tensors.frames import Block, regroup
+from tpca_cli.tensors.frames import Block, checksum, regroup
 from tpca_cli.tensors.intake import BATCH_IMAGES, Batch
 
 MODES = ("L", "LA", "RGB", "RGBA", "I;16")
@@ -42,7 +42,7 @@ TENSOR_SCHEMA = store.Schema(
         "frames8": store.Field("u1", (None, None, None, None), bulk=True, optional=True),
         "frames16": store.Field("<u2", (None, None, None, None), bulk=True, optional=True),
         "block_rows": store.Field("<u4", (None,)),
-        "block_digests": store.Field("u1", (None, 8)),
+        "block_sums": store.Field("<u4", (None,)),
         "kept": store.Field("<u4", (None,)),
         "sizes": store.Field("<u2", (None, 2)),
         "modes": store.Field("u1", (None,)),
@@ -93,8 +93,8 @@ class TensorFile:
         if shape[1:] != self.framing.frame_shape:
             raise ValueError(f"frames of shape {shape[1:]} are not {self.framing.frame_shape}")
         self._rows = r.array("block_rows").astype(np.int64)
-        self._digests = r.array("block_digests")
-        if len(self._rows) != len(self._digests) or int(self._rows.sum()) != shape[0]:
+        self._sums = r.array("block_sums")
+        if len(self._rows) != len(self._sums) or int(self._rows.sum()) != shape[0]:
             raise ValueError("blocks do not add up to the frames")
         self.index = self._read_index()
         if sum(self.framing.count(h.height, h.width) for h in self.index.headers) != shape[0]:
@@ -133,14 +133,14 @@ class TensorFile:
         return np.dtype(np.uint16 if self._field == "frames16" else np.uint8)
 
     def blocks(self, rows: int) -> Iterator[Block]:
-        """Frames in order; each stored block is held to its digest before any of it is handed out."""
+        """Frames in order; each stored block is held to its checksum before any of it is handed out."""
         return regroup(self._stored(), rows)
 
     def _stored(self) -> Iterator[Block]:
-        start = 0
+        start, sums = 0, self._sums.tolist()
         for number, rows in enumerate(self._rows.tolist()):
             block = self._reader.rows(self._field, start, start + rows)
-            if store.digest_of(block) != self._digests[number].tobytes():
+            if checksum(block) != sums[number]:
                 raise FileRefused(
                     f"{printable(self.path)} is damaged at frame {start}; delete it and run again"
                 )
@@ -171,19 +171,19 @@ class TensorWriter:
             chunk = max(1, _CHUNK_BYTES // (int(np.prod(shape)) * kind.itemsize))
         self._stream = writer.stream(path, kind, shape, chunk)
         self._rows: list[int] = []
-        self._digests: list[bytes] = []
+        self._sums: list[int] = []
 
     def add(self, batch: Batch) -> None:
         if len(batch.frames):
             self._stream.append(batch.frames)
             self._rows.append(len(batch.frames))
-            self._digests.append(batch.digest)
+            self._sums.append(batch.checksum)
 
     def finish(self, index: Index, key: str) -> None:
         w = self._writer
         w.meta({"framing": self._framing.to_dict(), "key": key})
         w.put("block_rows", np.array(self._rows, "<u4"))
-        w.put("block_digests", packed(self._digests))
+        w.put("block_sums", np.array(self._sums, "<u4"))
         w.put("kept", np.array(index.kept, "<u4"))
         sizes = [(header.height, header.width) for header in index.headers]
         w.put("sizes", np.array(sizes, "<u2").reshape(-1, 2))

@@ -1,0 +1,102 @@
+"""Laws of the ordered map: order, bounds, and a clean end however it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tpca_cli.errors import Interrupted
+from tpca_cli.parallel import ordered_map
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 40), st.integers(1, 4), st.integers(1, 6))
+def test_results_are_in_the_order_of_the_items(count: int, workers: int, window: int) -> None:
+    def slow_for_some(item: int) -> int:
+        time.sleep(0.001 * (item % 3))
+        return item * item
+
+    results = list(ordered_map(slow_for_some, range(count), workers, window=window))
+    assert results == [item * item for item in range(count)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_no_more_items_are_taken_than_the_window_allows(workers: int) -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for item in range(50):
+            taken += 1
+            yield item
+
+    for done, _ in enumerate(ordered_map(lambda item: item, items(), workers, window=4)):
+        assert taken <= done + 1 + 4
+
+
+def test_heavy_items_go_alone() -> None:
+    lock = threading.Lock()
+    load = peak = 0
+
+    def carry(weight: int) -> int:
+        nonlocal load, peak
+        with lock:
+            load += weight
+            peak = max(peak, load)
+        time.sleep(0.002)
+        with lock:
+            load -= weight
+        return weight
+
+    weights = [1, 1, 1, 50, 1, 3, 3, 50, 50, 1]
+    results = list(ordered_map(carry, weights, 4, window=8, weight=float, budget=5))
+    assert results == weights
+    assert peak <= 50
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_exception_comes_at_its_place_and_stops_the_rest(workers: int) -> None:
+    begun: list[int] = []
+
+    def fail_at_five(item: int) -> int:
+        begun.append(item)
+        if item == 5:
+            raise KeyError(item)
+        return item
+
+    results = []
+    with pytest.raises(KeyError):
+        for result in ordered_map(fail_at_five, range(1000), workers, window=4):
+            results.append(result)
+    assert results == [0, 1, 2, 3, 4]
+    assert len(begun) <= 5 + 1 + 4
+
+
+@pytest.mark.parametrize("error", [Interrupted(15), KeyboardInterrupt()])
+def test_nothing_runs_after_the_consumer_was_interrupted(error: BaseException) -> None:
+    running = threading.Event()
+    finished = []
+
+    def work(item: int) -> int:
+        running.set()
+        time.sleep(0.01)
+        finished.append(item)
+        return item
+
+    results = ordered_map(work, range(1000), 2)
+    next(results)
+    with pytest.raises(type(error)):
+        try:
+            raise error
+        finally:
+            results.close()  # type: ignore[attr-defined]
+    assert running.is_set()
+    seen = len(finished)
+    time.sleep(0.05)
+    assert len(finished) == seen
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tpca")]
