@@ -36,6 +36,7 @@ class Case:
     write: tuple[str, ...]
     read: tuple[str, ...]
     slow: tuple[str, ...]  # the same, taking about a second and saying "writing" when it has begun
+    other: tuple[str, ...]  # options with which another file is written
 
     def writing(self, target: Path, *options: str) -> list[str]:
         return [*(part.format(target=target) for part in self.write), *options]
@@ -52,6 +53,7 @@ STORE = Case(
     (*JOB, "write", "{target}"),
     (*JOB, "read", "{target}"),
     (*JOB, "write", "{target}", "--blocks", "100", "--pause", "0.01"),
+    ("--blocks", "2"),
 )
 CASES = [STORE]
 

@@ -24,7 +24,7 @@ def prepare(case: Case, folder: Path, old: bool) -> tuple[Path, bytes | None, by
     """A target with or without an old file; its bytes before, the new ones, and the options to write."""
     target = folder / "x.h5"
     if old:
-        target.write_bytes(result(case, "--blocks", "2"))
+        target.write_bytes(result(case, *case.other))
     return target, content(target), result(case), ["--force"] if old else []
 
 

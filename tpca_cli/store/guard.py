@@ -20,6 +20,7 @@ import numpy as np
 from tpca_cli.store.digest import Attribute
 from tpca_cli.store.hdf5 import Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
 from tpca_cli.store.schema import Field, Schema, is_number
+from tpca_cli.store.sink import Latched
 
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
@@ -62,17 +63,17 @@ def element(field: Field) -> np.dtype[Any]:
     return kind
 
 
-def check_header(fd: int) -> int:
+def check_header(fd: int, stream: Latched) -> int:
     """Regular, HDF5, closed by its writer, and as long as it says; the length."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise Refusal("not a regular file")
     if found.st_size == 0:
         raise Refusal("the file is empty")
-    head = os.pread(fd, _HEADER.size, 0)
+    head = stream.read(_HEADER.size)
     if head[:8] != _MAGIC:
         raise Refusal("not a tpca file")
-    if len(head) < _HEADER.size:
+    if found.st_size < _HEADER.size:
         raise Refusal("truncated")
     _, version, offsets, lengths, flags, base, extension, end, _, _ = _HEADER.unpack(head)
     if (version, offsets, lengths) != (3, 8, 8):

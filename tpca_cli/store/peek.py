@@ -52,7 +52,7 @@ def format_of(path: AnyPath) -> str:
 def _attributes(fd: int, path: AnyPath) -> dict[str, Attribute]:
     stream = Latched(fd)
     with guarded(stream, path, "read"):
-        check_header(fd)
+        check_header(fd, stream)
         found = _root(stream)
         for name in ("format", "digest"):
             text_of(found, name)

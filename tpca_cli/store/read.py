@@ -39,7 +39,7 @@ class Reader:
         self._entries: dict[str, Entry] = {}
         try:
             with guarded(self._stream, path, "read"):
-                size = check_header(fd)
+                size = check_header(fd, self._stream)
                 self._file = open_file(self._stream, write=False)
                 self._load(schemas, size)
         except BaseException:

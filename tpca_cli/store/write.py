@@ -54,6 +54,7 @@ class Writer:
         self._attributes: dict[str, Attribute] = {"format": schema.format, "format_version": schema.version}
         self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
         self._streams: dict[str, Stream] = {}
+        self._detached = False
 
     def __enter__(self) -> Writer:
         self._file: Any = None
@@ -144,11 +145,22 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None:
+            if error is None and not self._detached:
                 self._finish()
                 self._temporary.commit()
         finally:
             self._abandon()
+
+    def detach(self) -> Reader:
+        """Finish the file but give it no name: data that only this run needs, gone when the reader is closed."""
+        self._finish()
+        self._detached = True
+        fd = os.dup(self._temporary.fd)
+        try:
+            return Reader(fd, self.target, (self.schema,))
+        except BaseException:
+            os.close(fd)
+            raise
 
     def _finish(self) -> None:
         for path, stream in self._streams.items():

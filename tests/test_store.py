@@ -1,0 +1,257 @@
+"""Laws of the store's files: what goes in comes out, the same bytes every time, or a clear refusal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tpca_cli import store
+from tpca_cli.errors import FileRefused, OutputExists, StorageError
+from tpca_cli.store import Field, Schema
+
+DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
+SMALL = Schema(
+    "tpca-small",
+    1,
+    {
+        "a": Field("u2", (None,)),
+        "deep/b": Field("f8", (None, 3)),
+        "many/*/x": Field("i4", ()),
+        "many/*/y": Field("u1", (None,), optional=True),
+        "bulk": Field("u1", (None, 4), bulk=True),
+    },
+)
+
+
+def write_small(path: Path, *, force: bool = False, groups: tuple[int, ...] = (0, 3), **options: Any) -> None:
+    with store.create(path, SMALL, force=force, **options) as file:
+        file.attrs({"title": "small", "n": 3})
+        file.put("a", np.arange(5, dtype="u2"))
+        file.put("deep/b", np.ones((2, 3)))
+        for number in groups:
+            file.put(f"many/{number}/x", np.int32(number))
+        file.stream("bulk", "u1", (4,), 3).append(np.arange(40, dtype="u1").reshape(10, 4))
+
+
+arrays = st.sampled_from(DTYPES).flatmap(
+    lambda kind: hnp.arrays(np.dtype(kind), hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=7))
+)
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+attributes = st.dictionaries(
+    names.filter(lambda name: name not in ("format", "digest", "meta")),
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.binary(max_size=30),
+    max_size=12,
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.dictionaries(names, arrays, min_size=1, max_size=5),
+    values=attributes,
+    meta=st.dictionaries(st.text(), json_values, max_size=3),
+    compress=st.booleans(),
+)
+def test_what_goes_in_comes_out(
+    tmp_path_factory: pytest.TempPathFactory,
+    content: dict[str, Any],
+    values: dict[str, Any],
+    meta: dict[str, Any],
+    compress: bool,
+) -> None:
+    path = tmp_path_factory.mktemp("store") / "x.h5"
+    fields = {name: Field(array.dtype.str[1:], array.shape) for name, array in content.items()}
+    schema = Schema("tpca-any", 1, fields)
+    with store.create(path, schema) as file:
+        file.attrs(values)
+        file.meta(meta)
+        for name, array in content.items():
+            file.put(name, array, compress=compress)
+    with store.open_checked(path, schema) as reader:
+        assert reader.attrs == values
+        assert reader.meta == meta
+        assert reader.names() == tuple(sorted(content))
+        for name, array in content.items():
+            found = reader.array(name)
+            assert (found.dtype, found.shape) == (array.dtype, array.shape)
+            assert found.tobytes() == array.tobytes()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cuts=st.lists(st.integers(0, 9), max_size=8),
+    chunk=st.integers(1, 12),
+    compress=st.booleans(),
+    bulk=st.booleans(),
+)
+def test_a_stream_is_the_array_however_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], chunk: int, compress: bool, bulk: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    schema = Schema("tpca-stream", 1, {"rows": Field("i2", (None, 2, 3), bulk=bulk)})
+    whole = np.arange(sum(cuts) * 6, dtype="i2").reshape(-1, 2, 3)
+    parts = np.split(whole, np.cumsum(cuts)[:-1]) if cuts else []
+    for name, pieces in (("cut.h5", parts), ("whole.h5", [whole])):
+        with store.create(folder / name, schema) as file:
+            stream = file.stream("rows", "i2", (2, 3), chunk, compress=compress)
+            reused = np.empty((10, 2, 3), "i2")
+            for piece in pieces:
+                if len(piece) <= 10:
+                    reused[: len(piece)] = piece
+                    stream.append(reused[: len(piece)])
+                    reused[:] = -1
+                else:
+                    stream.append(piece)
+    assert (folder / "cut.h5").read_bytes() == (folder / "whole.h5").read_bytes()
+    with store.open_checked(folder / "cut.h5", schema) as reader:
+        assert np.array_equal(reader.array("rows"), whole)
+        for start in range(len(whole) + 1):
+            assert np.array_equal(reader.rows("rows", start, len(whole)), whole[start:])
+
+
+def test_same_content_same_bytes(tmp_path: Path) -> None:
+    write_small(tmp_path / "a.h5")
+    write_small(tmp_path / "b.h5")
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_bookkeeping_is_small(tmp_path: Path) -> None:
+    schema = Schema("tpca-six", 1, {f"d{n}": Field("u1", (None,)) for n in range(6)})
+    with store.create(tmp_path / "x.h5", schema) as file:
+        file.meta({"a": 1})
+        for n in range(6):
+            file.put(f"d{n}", np.frombuffer(np.random.default_rng(n).bytes(500), "u1"))
+    assert (tmp_path / "x.h5").stat().st_size - 6 * 500 < 4000
+
+
+def test_padding_of_a_compressed_stream_is_not_stored(tmp_path: Path) -> None:
+    schema = Schema("tpca-tail", 1, {"bytes": Field("u1", (None,), bulk=True)})
+    data = np.frombuffer(np.random.default_rng(0).bytes(70_000), "u1")
+    with store.create(tmp_path / "x.h5", schema) as file:
+        file.stream("bytes", "u1", (), 65_536, compress=True).append(data)
+    assert (tmp_path / "x.h5").stat().st_size < 72_000
+
+
+def test_large_rows_are_cut_into_small_chunks(tmp_path: Path) -> None:
+    schema = Schema("tpca-large", 1, {"rows": Field("u1", (None, 5000, 5000), bulk=True)})
+    rows = np.random.default_rng(0).integers(0, 9, (2, 5000, 5000), dtype="u1")
+    with store.create(tmp_path / "x.h5", schema) as file:
+        file.stream("rows", "u1", (5000, 5000), 1).append(rows)
+    with store.open_checked(tmp_path / "x.h5", schema) as reader:
+        assert np.array_equal(reader.rows("rows", 1, 2), rows[1:])
+
+
+def test_rows_of_another_file_are_taken_over(tmp_path: Path) -> None:
+    write_small(tmp_path / "a.h5")
+    schema = Schema("tpca-copy", 1, {"bulk": Field("u1", (None, 4), bulk=True)})
+    with store.open_checked(tmp_path / "a.h5", SMALL) as old, store.create(tmp_path / "b.h5", schema) as file:
+        stream = file.stream("bulk", "u1", (4,), 4)
+        stream.take(old, "bulk")
+        stream.take(old, "bulk", 2, 5)
+    rows = np.arange(40, dtype="u1").reshape(10, 4)
+    with store.open_checked(tmp_path / "b.h5", schema) as reader:
+        assert np.array_equal(reader.array("bulk"), np.concatenate([rows, rows[2:5]]))
+
+
+def test_no_clobber_without_force(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    write_small(path)
+    before = path.read_bytes()
+    with pytest.raises(OutputExists):
+        write_small(path, groups=(9,))
+    assert path.read_bytes() == before
+    write_small(path, groups=(9,), force=True)
+    assert path.read_bytes() != before
+    assert os.listdir(tmp_path) == ["x.h5"]
+
+
+def test_an_exception_leaves_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), store.create(tmp_path / "x.h5", SMALL) as file:
+        file.put("a", np.arange(5, dtype="u2"))
+        file.stream("bulk", "u1", (4,), 3).append(np.zeros((7, 4), "u1"))
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_changed_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    write_small(path)
+    known = store.identity(path)
+    write_small(path, force=True, expect=known)
+    with store.open_checked(path, SMALL) as reader:
+        assert reader.identity == store.identity(path) != known
+    with pytest.raises(OutputExists, match="changed"):
+        write_small(path, force=True, expect=known)
+    path.unlink()
+    with pytest.raises(OutputExists, match="changed"):
+        write_small(path, force=True, expect=known)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda file: file.put("a", np.zeros(3, "u1")), TypeError),
+        (lambda file: file.put("a", np.zeros((3, 1), "u2")), ValueError),
+        (lambda file: file.put("other", np.zeros(3, "u2")), KeyError),
+        (lambda file: file.put("many/01/x", np.int32(1)), KeyError),
+        (lambda file: (file.put("a", np.zeros(3, "u2")), file.put("a", np.zeros(3, "u2"))), ValueError),
+        (lambda file: file.stream("bulk", "u1", (5,), 3), ValueError),
+        (lambda file: file.stream("bulk", "u1", (4,), 3).append(np.zeros((1, 4), "u2")), TypeError),
+        (lambda file: file.attrs({"digest": "x"}), ValueError),
+        (lambda file: file.attrs({"flag": True}), TypeError),
+        (lambda file: file.attrs({"text": "a\0b"}), ValueError),
+        (lambda file: file.attrs({"text": "x" * 70_000}), ValueError),
+        (lambda file: file.meta({"x": float("nan")}), ValueError),
+        (lambda file: file.put("a", np.zeros(3, "u2")), ValueError),  # the rest is missing
+    ],
+)
+def test_a_writer_keeps_to_its_table(tmp_path: Path, act: Any, error: type[Exception]) -> None:
+    with pytest.raises(error), store.create(tmp_path / "x.h5", SMALL) as file:
+        act(file)
+    assert os.listdir(tmp_path) == []
+
+
+def test_formats_and_versions_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    write_small(path)
+    other = Schema("tpca-other", 1, SMALL.fields)
+    older = Schema("tpca-small", 0, SMALL.fields)
+    assert store.format_of(path) == "tpca-small"
+    with pytest.raises(FileRefused, match="not tpca-other"), store.open_checked(path, other):
+        pass
+    with pytest.raises(FileRefused, match="newer"), store.open_checked(path, older):
+        pass
+    with store.open_checked(path, other, older, SMALL) as reader:
+        assert (reader.schema, reader.version) == (SMALL, 1)
+
+
+def test_reading_is_bounded(tmp_path: Path) -> None:
+    write_small(tmp_path / "x.h5")
+    with store.open_checked(tmp_path / "x.h5", SMALL) as reader:
+        with pytest.raises(FileRefused, match="at most 39"):
+            reader.array("bulk", limit=39)
+        with pytest.raises(IndexError):
+            reader.rows("bulk", 5, 11)
+        with pytest.raises(KeyError):
+            reader.array("many/7/x")
+        assert (reader.has("many/3/x"), reader.has("many/3/y")) == (True, False)
+
+
+def test_a_missing_file_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError), store.open_checked(tmp_path / "x.h5", SMALL):
+        pass

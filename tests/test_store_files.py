@@ -1,0 +1,139 @@
+"""Laws of plain files, locks and temporaries: whole or not at all, nothing else touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tpca_cli import store
+from tpca_cli.errors import OutputExists, StorageError
+
+NAMES = [b"a", b"-x", b" a b", b"new\nline", b"\xff\xfe", b"x" * 255, "é".encode(), b"*?[a]"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_is_written_byte_for_byte(tmp_path: Path, name: bytes) -> None:
+    path = os.path.join(os.fsencode(tmp_path), name)
+    store.write_file(path, b"content", mtime_ns=1_234_567_891_000_000_000)
+    assert os.listdir(os.fsencode(tmp_path)) == [name]
+    with open(path, "rb") as file:
+        assert file.read() == b"content"
+    assert os.stat(path).st_mtime_ns == 1_234_567_891_000_000_000
+    with pytest.raises(OutputExists):
+        store.write_file(path, b"other")
+    store.write_file(path, b"", force=True, durable=True)
+    assert os.stat(path).st_size == 0
+    assert os.listdir(os.fsencode(tmp_path)) == [name]
+
+
+def test_permissions_follow_the_umask_or_the_replaced_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    before = os.umask(0o027)
+    try:
+        store.write_file(path, b"1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o600)
+    store.write_file(path, b"2", force=True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_below_a_folder_links_are_never_followed(tmp_path: Path) -> None:
+    victim, root = tmp_path / "victim", tmp_path / "root"
+    victim.mkdir()
+    root.mkdir()
+    (victim / "file").write_bytes(b"precious")
+    (root / "link").symlink_to(victim)
+    (root / "file").symlink_to(victim / "file")
+    (root / "plain").write_bytes(b"")
+    (tmp_path / "alias").symlink_to(root)
+    store.write_file(b"a/b/c.png", b"1", root=root)
+    assert (root / "a/b/c.png").read_bytes() == b"1"
+    for path in (b"link/file", b"link/new", b"file", b"plain/x"):
+        with pytest.raises(OutputExists):
+            store.write_file(path, b"bad", root=root)
+    with pytest.raises(OutputExists):
+        store.write_file(b"x", b"bad", root=tmp_path / "alias")
+    for path in (b"../victim/file", b"/etc/x", b"a//x", b".", b"", b"a/./x"):
+        with pytest.raises(StorageError):
+            store.write_file(path, b"bad", root=root, force=True)
+    store.write_file(b"file", b"2", root=root, force=True)
+    assert not (root / "file").is_symlink()
+    assert {entry.name: entry.read_bytes() for entry in victim.iterdir()} == {"file": b"precious"}
+
+
+def test_a_hard_link_to_a_victim_is_replaced_not_written(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    os.link(tmp_path / "victim", tmp_path / "x")
+    store.write_file(tmp_path / "x", b"new", force=True)
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+
+
+def test_an_output_is_checked_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    store.check_output(tmp_path / "new")
+    store.check_output(tmp_path / "file", force=True)
+    for name in ("file", "folder", "fifo"):
+        with pytest.raises(OutputExists):
+            store.check_output(tmp_path / name)
+    for path in ("folder", "fifo", "none/x", "file/x", "folder/"):
+        with pytest.raises(StorageError):
+            store.check_output(os.path.join(tmp_path, path), force=True)
+    assert sorted(os.listdir(tmp_path)) == ["fifo", "file", "folder"]
+
+
+def test_a_lock_excludes_and_is_freed(tmp_path: Path) -> None:
+    target = tmp_path / "x.h5"
+    with store.lock(target), pytest.raises(OutputExists, match="in use"), store.lock(target):
+        pass
+    with store.lock(target):
+        pass
+    assert os.listdir(tmp_path) == ["x.h5.lock"], "unlinking it would let two runs hold it"
+
+
+def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
+    target, order = tmp_path / "x.h5", []
+    held = threading.Event()
+
+    def first() -> None:
+        with store.lock(target):
+            held.set()
+            time.sleep(0.2)
+            order.append("first")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    held.wait()
+    with store.lock(target, wait=30):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_stale_temporaries_are_known_by_name_and_owner(tmp_path: Path) -> None:
+    target = tmp_path / "x.h5"
+    ours = [tmp_path / name for name in (".x.h5.0a1b2c3d.tmp", ".x.h5.abc.tmp")]
+    others = [tmp_path / name for name in (".y.h5.abc.tmp", "x.h5.abc.tmp", ".x.h5.tmp", ".x.h5.a.b.tmp")]
+    for path in ours + others:
+        path.write_bytes(b"")
+    assert store.stale_temporaries(target) == ours
+    os.utime(ours[0], (1, 1))
+    os.utime(others[0], (1, 1))
+    assert store.remove_stale(target) == ([ours[0]], [ours[1]])
+    assert sorted(tmp_path.iterdir()) == sorted([ours[1], *others])
+
+
+def test_locks_and_plain_files_need_no_heavy_import() -> None:
+    code = "import sys, tpca_cli.store; print([m for m in ('numpy', 'h5py') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
