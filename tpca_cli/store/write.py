@@ -152,7 +152,7 @@ class Writer:
             self._abandon()
 
     def detach(self) -> Reader:
-        """Finish the file but give it no name: data that only this run needs, gone when the reader is closed."""
+        """Finish the file but give it no name: data that only this run needs, gone with the reader."""
         self._finish()
         self._detached = True
         fd = os.dup(self._temporary.fd)

@@ -7,7 +7,6 @@ nowhere: then every pass decodes again. With `cache` they go to a file that the 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -162,11 +161,10 @@ class _Run:
             return self.to_file(batches, recipe, key, cache, "cache")
         if need <= memory:
             return self.to_memory(batches, recipe, frames)
-        folder, name = os.path.split(os.fsencode(beside if beside is not None else b"tpca"))
+        folder, name = os.path.split(os.fsencode(beside if beside is not None else b"tpca-frames"))
         if need > _room(folder):
             return self.to_source(batches, recipe)
-        private = os.path.join(folder, b".%s.%s.tmp" % (name[:200], secrets.token_hex(4).encode()))
-        return self.to_file(batches, recipe, key, private, "file")
+        return self.to_file(batches, recipe, key, os.path.join(folder, name), "file")
 
     def to_memory(self, batches: Iterator[Batch], recipe: Recipe, frames: int) -> Staged:
         array = np.empty((frames, *recipe.framing.frame_shape), recipe.dtype)
@@ -186,17 +184,16 @@ class _Run:
     def to_file(
         self, batches: Iterator[Batch], recipe: Recipe, key: str, path: AnyPath, place: str
     ) -> Staged:
-        try:
-            with store.create(path, TENSOR_SCHEMA, force=True) as writer:
-                tensor = TensorWriter(writer, recipe.framing, recipe.dtype)
-                for batch in batches:
-                    tensor.add(batch)
-                self._need_some(self.taken)
-                tensor.finish(self._index(), key)
-            file = TensorFile(path)
-        finally:
-            if place == "file" and os.path.lexists(path):
-                os.unlink(path)  # the open descriptor keeps the content; nothing is left behind by a crash
+        reader = None
+        with store.create(path, TENSOR_SCHEMA, force=True) as writer:
+            tensor = TensorWriter(writer, recipe.framing, recipe.dtype)
+            for batch in batches:
+                tensor.add(batch)
+            self._need_some(self.taken)
+            tensor.finish(self._index(), key)
+            if place == "file":  # private: it lives beside the output, without a name, while it is open
+                reader = writer.detach()
+        file = TensorFile(path, reader)
         return self._staged(file, recipe.framing, place, file)
 
     def _staged(self, frames: Frames, framing: Framing, place: str, owned: Closes | None = None) -> Staged:
