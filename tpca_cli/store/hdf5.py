@@ -78,6 +78,8 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
             if "memory allocation" in str(error):
                 raise MemoryError(f"not enough memory to {doing} {printable(path)}") from error
             reason = " ".join(str(error).split()) or type(error).__name__
+            if doing == "write":
+                raise StorageError(f"cannot write {printable(path)}: {printable(reason[:200])}") from error
             raise FileRefused(f"{printable(path)} is damaged: {printable(reason[:200])}") from error
 
 

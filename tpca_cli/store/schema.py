@@ -20,7 +20,8 @@ class Field:
     """One dataset: numbers only, `None` in the shape for a free length.
 
     `bulk` data are read piece by piece and are not covered by the root digest: whoever writes them keeps
-    digests of the pieces in another dataset, which is.
+    digests of the pieces in another dataset, which is. All other data are read whenever the file is opened:
+    what is large, or may deflate to next to nothing (a matrix of zeros), belongs to bulk.
     """
 
     dtype: str

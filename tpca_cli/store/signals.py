@@ -20,13 +20,18 @@ _HELD = tuple(
 _Handler = Callable[[int, FrameType | None], Any]
 
 
+_shields = 0  # how deep the main thread is in them
+
+
 class Shield:
     """`with Shield(): ...` around every call into h5py. Only the main thread ever runs handlers."""
 
     def __enter__(self) -> Shield:
+        global _shields
         self._noted: list[tuple[int, FrameType | None]] = []
         self._saved: list[tuple[int, _Handler]] = []
-        if threading.current_thread() is threading.main_thread():
+        self._counted = threading.current_thread() is threading.main_thread()
+        if self._counted and _shields == 0:
             try:
                 for number in _HELD:
                     handler = signal.getsignal(number)
@@ -36,6 +41,7 @@ class Shield:
             except BaseException:
                 self._restore(0)
                 raise
+        _shields += self._counted
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -46,15 +52,18 @@ class Shield:
         if first < len(self._saved):
             number, handler = self._saved[first]
             try:
+                current = signal.signal(number, handler)
                 # a handler may have replaced itself, to be left alone by the next signal: it stays replaced
-                if signal.getsignal(number) == self._note:
-                    signal.signal(number, handler)
+                if current != self._note:
+                    signal.signal(number, current)
             finally:
                 self._restore(first + 1)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        global _shields
+        _shields -= self._counted
         self._restore(0)
         handlers = dict(self._saved)
         for number, frame in self._noted:
