@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
 from tpca_cli.eigen.pairs import Array, Eigenpairs, fix_signs
 
@@ -14,6 +13,8 @@ def solve_dense(matrix: Array, count: int | None = None) -> Eigenpairs:
     count = size if count is None else min(count, size)
     if count == 0:
         return Eigenpairs(np.zeros(0), np.zeros((size, 0)), np.zeros(0))
+    import scipy.linalg  # late: looking at a file must not wait for it
+
     # Divide and conquer gives all pairs fastest; a subset is cheaper by relatively robust representations,
     # which may find fewer pairs than asked for when eigenvalues are equal.
     values: Array = np.zeros(0)

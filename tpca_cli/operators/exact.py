@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas
 
 Integers = npt.NDArray[np.int64]
 
@@ -153,6 +152,8 @@ class ExactGram:
 
 def multiply_into(block: npt.NDArray[np.floating], y: npt.NDArray[np.floating]) -> None:
     """Add Y'Y to the lower triangle of `block`, in place; both in C order."""
+    from scipy.linalg import blas  # late: looking at a file must not wait for scipy
+
     syrk = blas.ssyrk if block.dtype == np.float32 else blas.dsyrk
     # BLAS sees the transposes: the lower triangle in C order is its upper one.
     syrk(1.0, y.T, beta=1.0, c=block.T, trans=0, lower=0, overwrite_c=1)

@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from tpca_cli import images
 from tpca_cli.archive import Archive
+from tpca_cli.bases import Rank1Basis
+from tpca_cli.basisfile import read_basis
 from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
-from tpca_cli.fixed import SCALE
+from tpca_cli.fixed import SCALE, FixedBasis
 from tpca_cli.report import curves, page, plots, samples, sheets
-from tpca_cli.report.facts import archive_facts, describe, image_list
-from tpca_cli.report.model import Facts, percent
+from tpca_cli.report.facts import describe
+from tpca_cli.report.model import Facts
+from tpca_cli.report.of_archive import archive_facts, image_list
 from tpca_cli.report.samples import Specimen
 from tpca_cli.store.peek import format_of
 
@@ -85,6 +88,7 @@ class Album:
     def page(self, sources: Sequence[str], count: int, elements: int, progress: Progress = None) -> bytes:
         """The whole report; with sources, images are compared to their originals and to other codecs."""
         specimens = self.contents.specimens(sources, count)
+        listed = self.contents.listing()
         known = any(specimen.original is not None for specimen in specimens)
         against = "Their originals are on the left." if known else "All components are on the left."
         pictures = page.Pictures(
@@ -96,7 +100,7 @@ class Album:
         )
         values, total = self.contents.spectrum()
         facts = replace(self.facts, values=values, total=total)
-        return page.render(facts, pictures, self.contents.listing()).encode("utf-8", "replace")
+        return page.render(facts, pictures, listed).encode("utf-8", "replace")
 
 
 class ArchiveContents:
@@ -151,8 +155,44 @@ def _train(pictures: Sequence[Any], like: Coder, step: float) -> Coder:
     return Coder.train(pictures, like.framing, like.basis, step)
 
 
-def _shares(values: Floats, total: float, count: int) -> list[str]:
-    return [f"{number + 1}: {percent(values[number], total)}" for number in range(count)]
+class BasisContents:
+    """A basis file: images come from the sources and are rebuilt without quantization."""
+
+    def __init__(self, path: Path) -> None:
+        self.facts = describe(path)
+        self.stored = read_basis(path)
+        self.basis = self.stored.basis
+
+    def listing(self) -> list[dict[str, Any]]:
+        return []
+
+    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]:
+        return samples.from_basis(self.basis, self.stored.framing, sources, count) if sources else []
+
+    def elements(self, count: int) -> tuple[Floats, list[str]]:
+        count = min(count, self.basis.components)
+        tensors = self.basis.reconstruct(np.eye(count, self.basis.components))  # (k, h, w, c)
+        if self.basis.mean is not None:
+            tensors = tensors - self.basis.mean
+        shares = 100.0 * self.basis.energies[:count] / (self.basis.total or 1.0)
+        return tensors, [f"{number + 1}: {share:.2g} %" for number, share in enumerate(shares)]
+
+    def spectrum(self) -> tuple[Floats, float]:
+        return self.basis.energies, self.basis.total
+
+    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+        if pictures[0].shape[2] != self.stored.framing.channels:
+            raise UsageError("the images have another number of channels than the basis")
+        fixed = self._fixed()
+        return lambda step: Coder.train(pictures, self.stored.framing, fixed, step), self.basis.method
+
+    def _fixed(self) -> FixedBasis:
+        """The integers that an archive would store."""
+        basis = self.basis
+        if isinstance(basis, Rank1Basis) and basis.rotation is None:
+            return FixedBasis.from_modes(basis.modes, basis.indices, mean=basis.mean)
+        matrix = self.elements(basis.components)[0].reshape(basis.components, -1).T  # (L, M)
+        return FixedBasis.from_dense(matrix, basis.frame_shape, mean=basis.mean)
 
 
 @contextmanager
@@ -162,6 +202,9 @@ def open_album(path: Path) -> Iterator[Album]:
     if kind == "tpca-archive":
         with Archive(path) as archive:
             yield Album(ArchiveContents(archive))
+        return
+    if kind == "tpca-basis":
+        yield Album(BasisContents(path))
         return
     describe(path)  # a file that is none of ours is refused for what it is
     raise UsageError(f"a {kind} file has no pictures: inspect a basis or an archive")

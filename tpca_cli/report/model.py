@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+ALGORITHMS = {
+    "operator": "operator (Algorithm 1)",
+    "rank1": "rank1 (Algorithm 2)",
+    "subspace": "subspace (Algorithm 3)",
+}
 LANDMARKS = (10, 50, 100, 500)  # the component counts at which the energy is quoted
 
 
@@ -53,9 +58,9 @@ def percent(part: float, whole: float) -> str:
     """A share with as many digits as it deserves: 3.2 %, 99.98 %, never a false 100 %."""
     share = 100.0 * part / whole if whole > 0 else 0.0
     for digits in (1, 2, 3, 4):
-        if round(share, digits) < 100 or share >= 100:
-            break
-    return f"{share:.{digits}f} %"
+        if share >= 100 or round(share, digits) < 100:
+            return f"{share:.{digits}f} %"
+    return "> 99.9999 %"
 
 
 def energies(values: npt.NDArray[np.float64], total: float) -> list[tuple[int, float]]:
@@ -65,3 +70,19 @@ def energies(values: npt.NDArray[np.float64], total: float) -> list[tuple[int, f
     kept = np.cumsum(values) / total
     counts = [count for count in LANDMARKS if count < len(values)] + [len(values)]
     return [(count, float(min(kept[count - 1], 1.0))) for count in counts]
+
+
+def shape_text(sizes: Sequence[int]) -> str:
+    """`64 x 64 x 3`."""
+    return " x ".join(f"{size:,}" for size in sizes)
+
+
+def energy_text(values: npt.NDArray[np.float64], total: float) -> str:
+    """The energy at the landmarks, in words."""
+    return ", ".join(f"{percent(share, 1.0)} in {count:,}" for count, share in energies(values, total))
+
+
+def samples_text(dtype: str, channels: int) -> str:
+    """What the samples of a group of images are."""
+    depth = "16-bit" if dtype == "u2" else "8-bit"
+    return f"{depth} {('gray', 'gray and alpha', 'color', 'color and alpha')[channels - 1]}"
