@@ -15,7 +15,7 @@ TOLERANCE = 1e-6
 """The largest |A u - lambda u| / lambda_1 that the exact solver leaves."""
 
 SMALL = 1536  # up to this size LAPACK is quicker than any iteration
-COORDINATES = 2048  # rank-1 coordinates that a start is computed in
+COORDINATES = 4  # rank-1 coordinates per wanted component that a start is computed in
 
 
 def solve_operator(
@@ -80,7 +80,7 @@ def rank1_start(matrix: Array, shape: tuple[int, ...], block: int) -> Array:
         return np.random.default_rng(0).standard_normal((len(matrix), block))
     size = prod(shape)
     modes = [partial_trace(matrix, shape, k) for k in range(len(shape))]
-    rank1 = Rank1Basis.from_matrices(modes, min(size, max(COORDINATES, 4 * block)))
+    rank1 = Rank1Basis.from_matrices(modes, min(size, COORDINATES * block))
     au = rank1.project(matrix.reshape(size, *shape))  # (L, R)
     uau = rank1.project(au.T.reshape(-1, *shape))  # (R, R)
     return rank1.rotated((uau + uau.T) / 2, block).columns()  # (L, block)

@@ -47,7 +47,7 @@ def solve_stream(
     count = min(rank, 64 if components is None else components)
     while True:
         block = guarded(count, prod(frames.frame_shape))
-        coordinates = rank1.truncate(max(COORDINATES, 4 * block))
+        coordinates = rank1.truncate(COORDINATES * block)
         moments, squares = passes.squares(coordinates)
         start = coordinates.rotated(squares, block).columns()  # (L, block)
         mean = moments.mean() if center else None

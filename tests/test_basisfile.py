@@ -1,0 +1,161 @@
+"""Basis files: what is written is read back, bit for bit, and what cannot be a basis is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tpca_cli import basisfile, store
+from tpca_cli.bases import Basis, Rank1Basis, solve_operator, solve_subspace
+from tpca_cli.basisfile import BASIS_SCHEMA, Origin
+from tpca_cli.errors import FileRefused, OutputExists
+from tpca_cli.framing import Framing
+from tpca_cli.operators import GramOperator, ModeOperators, TensorOperator
+from tpca_cli.tensors import ArrayFrames
+
+SHAPE = (6, 6, 3)
+FRAMES = np.random.default_rng(4).integers(0, 256, (40, *SHAPE), dtype=np.uint8)
+DIGESTS = np.sort(np.random.default_rng(5).integers(0, 256, (7, 8), dtype=np.uint8), axis=0)
+METHODS = ("operator", "rank1", "subspace")
+
+
+def modes(frames: np.ndarray = FRAMES) -> ModeOperators:
+    operators = ModeOperators(frames.shape[1:])
+    operators.add(frames)
+    return operators
+
+
+def tensor(frames: np.ndarray = FRAMES) -> TensorOperator:
+    operator = TensorOperator(frames.shape[1:], frames.dtype)
+    operator.add(frames)
+    return operator
+
+
+def basis_of(method: str, center: bool = True) -> Basis:
+    if method == "rank1":
+        return Rank1Basis.from_operators(modes(), 30, center=center)
+    if method == "operator":
+        return solve_operator(tensor(), 12, center=center)
+    return solve_subspace(ArrayFrames(FRAMES), GramOperator.of(ArrayFrames(FRAMES)), 12, center=center)
+
+
+def origin_of(method: str) -> Origin:
+    return Origin(
+        method, Framing("tile", 6, 6, 3), "u1", len(FRAMES), DIGESTS, center=True, choice={"components": 12}
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_basis_comes_back(method: str, tmp_path: Path) -> None:
+    basis, origin = basis_of(method), origin_of(method)
+    basisfile.write(tmp_path / "b.h5", origin, basis, None)
+    stored = basisfile.read_basis(tmp_path / "b.h5")
+    assert replace(stored.origin, digests=DIGESTS) == replace(origin, digests=DIGESTS)
+    assert np.array_equal(stored.origin.digests, DIGESTS)
+    assert (stored.framing, stored.dtype, stored.operator_kind) == (origin.framing, "u1", None)
+    back = stored.basis.to_arrays()
+    for name, array in basis.to_arrays().items():
+        assert np.array_equal(back[name], array), name
+    assert stored.digest == store.identity(tmp_path / "b.h5").digest
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_content_has_the_same_bytes(method: str, tmp_path: Path) -> None:
+    for name in ("a.h5", "b.h5"):
+        basisfile.write(tmp_path / name, origin_of(method), basis_of(method), None)
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_operators_come_back_and_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tpca_cli.basisfile.operators.PIECE", 100)
+    half = FRAMES[:15]
+    basisfile.write(tmp_path / "t.h5", replace(origin_of("operator"), frames=15), None, tensor(half))
+    total = tensor(FRAMES[15:])
+    basisfile.add_operator(tmp_path / "t.h5", total)
+    assert np.array_equal(total.integers(), tensor().integers())
+    assert (total.n, total.sums.tolist()) == (40, tensor().sums.tolist())
+
+    basisfile.write(tmp_path / "m.h5", replace(origin_of("rank1"), frames=15), None, modes(half))
+    sums = modes(FRAMES[15:])
+    basisfile.add_operator(tmp_path / "m.h5", sums)
+    assert all(np.array_equal(a, b) for a, b in zip(sums.matrices, modes().matrices, strict=True))
+    assert basisfile.read(tmp_path / "m.h5").operator_kind == "modes"
+    assert basisfile.read(tmp_path / "t.h5").operator_kind == "tensor"
+
+
+def test_an_operator_alone_is_no_basis(tmp_path: Path) -> None:
+    basisfile.write(tmp_path / "t.h5", origin_of("operator"), None, tensor())
+    assert basisfile.read(tmp_path / "t.h5").basis is None
+    with pytest.raises(FileRefused, match="tpca merge"):
+        basisfile.read_basis(tmp_path / "t.h5")
+    basisfile.write(tmp_path / "b.h5", origin_of("operator"), basis_of("operator"), None)
+    with pytest.raises(FileRefused, match="no operator"):
+        basisfile.add_operator(tmp_path / "b.h5", tensor())
+    with pytest.raises(FileRefused, match="frames"):
+        basisfile.add_operator(tmp_path / "t.h5", TensorOperator((5, 6, 3)))
+    with pytest.raises(FileRefused):
+        basisfile.add_operator(tmp_path / "t.h5", ModeOperators(SHAPE))
+
+
+def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
+    basisfile.write(tmp_path / "b.h5", origin_of("rank1"), basis_of("rank1"), None)
+    with pytest.raises(OutputExists):
+        basisfile.write(tmp_path / "b.h5", origin_of("rank1"), basis_of("rank1"), None)
+    basisfile.write(tmp_path / "b.h5", origin_of("rank1"), basis_of("rank1"), None, force=True)
+
+
+ODD = {
+    "matrix": ("operator", "matrix", lambda a: a[:-1]),
+    "nan": ("operator", "matrix", lambda a: a * np.nan),
+    "residuals": ("operator", "residuals", lambda a: a[:-1]),
+    "mean": ("operator", "mean", lambda a: a[:-1]),
+    "indices": ("rank1", "indices", lambda a: a + 5),
+    "negative": ("rank1", "indices", lambda a: a - 1),
+    "few": ("rank1", "indices", lambda a: a[:-1]),
+    "modes": ("rank1", "modes/1", lambda a: a[:, :-1]),
+    "infinite": ("rank1", "energies", lambda a: a + np.inf),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_cannot_be_a_basis_is_refused(case: str, tmp_path: Path) -> None:
+    """A whole file with the right digest, and numbers that make no basis."""
+    method, changed, change = ODD[case]
+    path, odd = tmp_path / "b.h5", tmp_path / "odd.h5"
+    basisfile.write(path, origin_of(method), basis_of(method), None)
+    with store.open_checked(path, BASIS_SCHEMA) as reader, store.create(odd, BASIS_SCHEMA) as writer:
+        writer.meta(reader.meta)
+        for name in reader.names():
+            array = reader.array(name)
+            writer.put(name, change(array) if name == f"basis/{changed}" else array)
+    with pytest.raises(FileRefused, match=r"odd\.h5"):
+        basisfile.read(odd)
+
+
+@pytest.mark.parametrize("key", ["method", "framing", "frames", "dtype", "size"])
+def test_odd_metadata_is_refused(key: str, tmp_path: Path) -> None:
+    path, odd = tmp_path / "b.h5", tmp_path / "odd.h5"
+    basisfile.write(path, origin_of("rank1"), basis_of("rank1"), modes())
+    with store.open_checked(path, BASIS_SCHEMA) as reader, store.create(odd, BASIS_SCHEMA) as writer:
+        writer.meta({**reader.meta, key: "x" if key != "frames" else -1})
+        for name in reader.names():
+            writer.put(name, reader.array(name))
+    with pytest.raises(FileRefused):
+        basisfile.read(odd)
+
+
+def test_a_damaged_operator_is_found_when_it_is_used(tmp_path: Path) -> None:
+    path, odd = tmp_path / "t.h5", tmp_path / "odd.h5"
+    basisfile.write(path, origin_of("operator"), None, tensor())
+    with store.open_checked(path, BASIS_SCHEMA) as reader, store.create(odd, BASIS_SCHEMA) as writer:
+        writer.meta(reader.meta)
+        for name in reader.names():
+            array = reader.array(name)
+            if name == "operator/lower":
+                array[3] += 1
+            writer.put(name, array)
+    with pytest.raises(FileRefused, match="damaged"):
+        basisfile.add_operator(odd, TensorOperator(SHAPE))

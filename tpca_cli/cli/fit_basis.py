@@ -1,0 +1,236 @@
+"""`tpca fit-basis`: images become a basis file."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.options import Console, human
+from tpca_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from tpca_cli.bases import Basis
+    from tpca_cli.basisfile import Origin
+
+EPILOG = """\b
+Examples:
+  tpca fit-basis photos/ -o basis.h5 --tile 8
+  tpca fit-basis faces/ -o faces.h5 --size 64x64 --components 100 --center
+  tpca fit-basis monday/ -o basis.h5 --tile 8 && tpca fit-basis tuesday/ --update basis.h5
+  tpca fit-basis shard1/ -o part1.h5 --tile 8 --operator-only
+
+\b
+Methods: rank1 (small matrices, one per mode), operator (the eigentensors of the whole operator: the best
+basis for its size), subspace (the same for fewer images than pixels), auto.
+Solvers: exact forms the operator (residual at most 1e-6 of the largest eigenvalue; needed for --all,
+--keep-operator, --update and merge), fast reads the frames a few times instead."""
+
+
+def choice_options(function: options.F) -> options.F:
+    """How many components: options that `merge` has as well."""
+    for option in (
+        click.option("--all", "all_pairs", is_flag=True, help="Keep all components."),
+        click.option(
+            "--energy",
+            type=click.FloatRange(0, 1, min_open=True),
+            metavar="SHARE",
+            help="Keep the fewest components that hold this share of the energy (0..1).",
+        ),
+        click.option(
+            "--components", type=click.IntRange(1), metavar="M", help="Keep the M strongest components."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def solve_options(function: options.F) -> options.F:
+    """How to solve and what to keep: options that `merge` has as well."""
+    for option in (
+        click.option("--operator-only", is_flag=True, help="Write the operator alone, to be merged later."),
+        click.option(
+            "--keep-operator",
+            is_flag=True,
+            help="Keep a large operator in the file, for --update and merge; small ones always are.",
+        ),
+        click.option(
+            "--tolerance",
+            type=click.FloatRange(1e-12, 0.1),
+            metavar="R",
+            help="The largest residual, as a share of the largest eigenvalue; not reached is an error. "
+            "[default: 1e-6 for exact; fast reports what it reached]",
+        ),
+        click.option(
+            "--center", is_flag=True, help="Subtract the mean frame first (the paper does not; PCA does)."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("fit-basis", epilog=EPILOG)
+@options.sources_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The file to write; with --update it may be left out.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "operator", "rank1", "subspace"]),
+    default="auto",
+    show_default=True,
+    help="The kind of basis to fit.",
+)
+@options.size_option
+@options.tile_option
+@choice_options
+@click.option(
+    "--solver",
+    type=click.Choice(["auto", "exact", "fast"]),
+    default="auto",
+    show_default=True,
+    help="How to find the components of an operator.",
+)
+@solve_options
+@click.option(
+    "--update",
+    type=click.Path(path_type=Path),
+    metavar="BASIS.h5",
+    help="Add the images to those that this basis was fitted to.",
+)
+@click.option(
+    "--on-duplicate",
+    type=click.Choice(["refuse", "skip"]),
+    default="refuse",
+    show_default=True,
+    help="With --update: what to do with images that are counted already.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    metavar="TENSORS.h5",
+    help="Keep the decoded frames here and use them again next time.",
+)
+@options.memory_option
+@options.workers_option
+@options.max_pixels_option
+@options.on_error_option
+@options.lock_wait_option
+@options.force_option
+@options.dry_run_option
+@options.common_options
+def command(console: Console, sources: tuple[str, ...], output: Path | None, **given: Any) -> int:
+    """Learn a basis from images, for `tpca encode --basis`.
+
+    SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. Images of one size are one frame
+    each; images of mixed sizes are resized with --size or cut into tiles with --tile (8 x 8 if neither is
+    given).
+    """
+    from tpca_cli import store
+    from tpca_cli.pipeline.fit import FitRequest, fit
+    from tpca_cli.pipeline.preview import preview
+
+    output = output or given["update"]
+    if output is None:
+        raise UsageError("missing option '-o' / '--output'")
+    if given["size"] is not None and given["tile"] is not None:
+        raise UsageError("--size and --tile exclude one another")
+    request = FitRequest(
+        sources=sources,
+        output=output,
+        wish=wish_of(given, method=given["method"], solver=given["solver"]),
+        size=given["size"],
+        tile=given["tile"],
+        memory=given["memory"],
+        workers=given["workers"],
+        max_pixels=given["max_pixels"],
+        on_error=given["on_error"],
+        on_duplicate=given["on_duplicate"],
+        cache=given["cache"],
+        update=given["update"],
+        force=given["force"],
+    )
+    if given["dry_run"]:
+        facts = preview(request, console.progress)
+        console.result(facts, _preview_text(facts))
+        return 0
+    with ExitStack() as stack:
+        stack.enter_context(store.lock(output, given["lock_wait"]))
+        result = fit(request, console.say, console.progress)
+    console.skipped(result.skipped)
+    facts = {
+        **basis_facts(output, result.origin, result.basis),
+        "streamed": result.plan.streamed,
+        "reason": result.plan.reason,
+        "added": result.images,
+        "duplicates": result.duplicates,
+        "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
+        "ignored": result.ignored,
+        "seconds": result.seconds,
+    }
+    asked = result.plan.components
+    if result.basis is not None and asked is not None and result.basis.components < asked:
+        console.warn(f"{asked} components were asked for, but only {result.basis.components} carry energy")
+    if result.duplicates:
+        console.say(f"{result.duplicates} images were counted already and left out")
+    console.result(facts, basis_text(output, facts))
+    return options.EXIT_SKIPPED if result.skipped else 0
+
+
+def wish_of(given: dict[str, Any], *, method: str, solver: str) -> Any:
+    """The options of `choice_options` and `solve_options` as the pipeline takes them."""
+    from tpca_cli.pipeline.plan import Wish
+
+    chosen = [name for name in ("components", "energy") if given[name] is not None]
+    chosen += ["all"] * given["all_pairs"]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude one another")
+    return Wish(
+        method=method,
+        solver=solver,
+        components=given["components"],
+        energy=given["energy"],
+        all_pairs=given["all_pairs"],
+        center=given["center"],
+        tolerance=given["tolerance"],
+        keep_operator=given["keep_operator"],
+        operator_only=given["operator_only"],
+    )
+
+
+def basis_facts(path: Path, origin: Origin, basis: Basis | None) -> dict[str, Any]:
+    """What a basis file holds, measured."""
+    from tpca_cli.basisfile import basis_facts as facts
+
+    return facts(path, origin, basis)
+
+
+def basis_text(path: Path, facts: dict[str, Any]) -> str:
+    """The same for people."""
+    shape = "x".join(str(side) for side in facts["frame_shape"])
+    lines = [f"{facts['images']} images, {facts['frames']} frames of {shape}"]
+    if facts["components"] is None:
+        return f"{lines[0]}\n{path}: {human(facts['file_bytes'])}, the operator alone"
+    energy = "" if facts["energy"] is None else f", {100 * facts['energy']:.3f} % of the energy"
+    center = " after centering" if facts["centered"] else ""
+    lines.append(f"{facts['components']} components ({facts['method']}, {facts['solver']}){energy}{center}")
+    lines.append(
+        f"residual {facts['residual']:.1e} of the largest eigenvalue, "
+        f"at most {facts['residual_relative']:.1e} of its own"
+    )
+    lines.append(f"{path}: {human(facts['file_bytes'])}")
+    return "\n".join(lines)
+
+
+def _preview_text(facts: dict[str, Any]) -> str:
+    shown = dict(facts)
+    shown["frame_shape"] = "x".join(str(side) for side in facts["frame_shape"])
+    for name in ("memory_bytes", "disk_bytes"):
+        shown[name] = human(facts[name])
+    return "\n".join(f"{key:15} {value}" for key, value in shown.items() if value is not None)

@@ -1,0 +1,55 @@
+"""`tpca merge`: operators of disjoint shards become one basis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.fit_basis import basis_facts, basis_text, choice_options, solve_options, wish_of
+from tpca_cli.cli.options import Console
+
+EPILOG = """\b
+Examples:
+  tpca fit-basis shard1/ -o part1.h5 --tile 8 --operator-only
+  tpca fit-basis shard2/ -o part2.h5 --tile 8 --operator-only
+  tpca merge part1.h5 part2.h5 -o basis.h5
+
+\b
+Operators are sums of integers: the result has the same bytes as one fit over all images. Parts that have
+counted the same image are refused, since a sum cannot be taken apart."""
+
+
+@click.command("merge", epilog=EPILOG)
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@options.output_option
+@choice_options
+@solve_options
+@options.memory_option
+@options.lock_wait_option
+@options.force_option
+@options.common_options
+def command(console: Console, parts: tuple[Path, ...], output: Path, **given: Any) -> int:
+    """Add the operators of disjoint shards and solve for the basis of all their images.
+
+    PART is a file of `tpca fit-basis` that holds an operator: rank1 and small tiles always do, others with
+    --operator-only or --keep-operator. Without --components, --energy or --all, what the parts were fitted
+    for decides.
+    """
+    from tpca_cli import store
+    from tpca_cli.pipeline.merge import MergeRequest, merge
+
+    request = MergeRequest(
+        parts=parts,
+        output=output,
+        wish=wish_of(given, method="auto", solver="exact"),
+        memory=given["memory"],
+        force=given["force"],
+    )
+    with store.lock(output, given["lock_wait"]):
+        result = merge(request, console.progress)
+    facts = {**basis_facts(output, result.origin, result.basis), "parts": len(parts)}
+    console.result(facts, basis_text(output, facts))
+    return 0
