@@ -223,6 +223,13 @@ def test_a_failing_disk_is_not_the_fault_of_the_image(
         images.probe(os.fsencode(path))
 
 
+def test_large_images_are_fetched_in_strips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tpca_cli.images.resize._STRIP_PIXELS", 40)
+    for channels, dtype in ((1, np.uint8), (4, np.uint8), (1, np.uint16)):
+        pixels = noise(23, 17, channels, dtype=dtype)
+        np.testing.assert_array_equal(read(save(tmp_path / "x.png", pixels)).pixels, pixels)
+
+
 def test_the_digest_is_of_the_file(tmp_path: Path) -> None:
     path = save(tmp_path / "x.png", natural(4, 4))
     assert (

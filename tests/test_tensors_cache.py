@@ -83,6 +83,16 @@ def test_swapped_blocks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             all_frames(file)
 
 
+def test_large_images_are_stored_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_PIECE_BYTES", 1000)
+    folder(tmp_path / "in", 5, sizes=((40, 50), (24, 32)))
+    refs = refs_of(tmp_path / "in")
+    with stage(refs, memory=0, cache=tmp_path / "c.h5") as result:
+        assert isinstance(result.frames, TensorFile)
+        assert max(len(block) for block in result.frames._stored()) <= 1000 // (8 * 8 * 3)
+        check_staged(result, refs)
+
+
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 11))
 def test_regrouping_changes_only_the_lengths(lengths: list[int], rows: int) -> None:
     array = np.arange(sum(lengths))

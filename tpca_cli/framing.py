@@ -65,13 +65,21 @@ class Framing:
             raise ImageRefused(f"{c} channels where the frames have {self.channels}")
         rows, columns = self.grid(h, w)
         th, tw = self.height, self.width
-        if (rows * th, columns * tw) != (h, w):
-            images = images[:, mirror(h, rows * th)][
-                :, :, mirror(w, columns * tw)
-            ]  # (n, rows*T, columns*T, c)
-        tiles: Pixels = images.reshape(n, rows, th, columns, tw, c).swapaxes(
-            2, 3
-        )  # (n, rows, columns, T, T, c)
+        if self.kind == WHOLE:
+            return images
+        tiles = np.empty((n, rows, columns, th, tw, c), images.dtype)
+        full_rows, full_columns = h // th, w // tw
+        inner = images[:, : full_rows * th, : full_columns * tw]
+        cells = inner.reshape(n, full_rows, th, full_columns, tw, c)
+        tiles[:, :full_rows, :full_columns] = cells.swapaxes(2, 3)  # (n, rows, columns, T, T, c)
+        across = mirror(w, columns * tw)
+        if full_columns < columns:
+            right = images[:, : full_rows * th, across[full_columns * tw :]]  # (n, full_rows*T, T, c)
+            tiles[:, :full_rows, -1] = right.reshape(n, full_rows, th, tw, c)
+        if full_rows < rows:
+            below = mirror(h, rows * th)[full_rows * th :]
+            bottom = images[:, below][:, :, across].reshape(n, th, columns, tw, c)
+            tiles[:, -1] = bottom.swapaxes(1, 2)  # (n, columns, T, T, c)
         return tiles.reshape(n * rows * columns, th, tw, c)
 
     def join(self, frames: Pixels, height: int, width: int) -> Pixels:

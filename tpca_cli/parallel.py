@@ -41,9 +41,8 @@ def ordered_map(
         for item in items:
             heavy = weight(item) if weight is not None else 0.0
             while waiting and (len(waiting) >= limit or load + heavy > budget > 0):
-                future, light = waiting.popleft()
-                load -= light
-                yield future.result()
+                load -= waiting[0][1]
+                yield waiting.popleft()[0].result()  # no name: the consumer alone decides how long it lives
             waiting.append((pool.submit(function, item), heavy))
             load += heavy
         while waiting:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import numpy as np
 from PIL import (  # noqa: F401  (registers)  # noqa: F401  (registers)
     BmpImagePlugin,
     GifImagePlugin,
@@ -28,6 +27,7 @@ from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.images import headers, jpeg, metadata
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
+from tpca_cli.images.resize import draft_scale, resize, resized, to_array
 from tpca_cli.images.source import Stamp, open_source, read_source, source_digest
 
 MAX_PIXELS = 1 << 26
@@ -114,11 +114,11 @@ def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pi
     if header is None:
         return None
     _check_size(header.height, header.width, max_pixels)
-    scale = 1 if size is None else _draft_scale((header.height, header.width), size)
+    scale = 1 if size is None else draft_scale((header.height, header.width), size)
     pixels = jpeg.decode(data, header, scale)
     if pixels is None:
         return None
-    pixels = _resized(pixels, size)
+    pixels = resized(pixels, size)
     return Picture(pixels, header.mode, header.exif, header.icc, source_digest(data), ())
 
 
@@ -137,13 +137,17 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
         if metadata.has_more_frames(image):
             notes.append("only the first of several frames is kept")
         if size is not None:
-            scale = _draft_scale((image.height, image.width), size)
+            scale = draft_scale((image.height, image.width), size)
             image.draft(None, (image.width // scale, image.height // scale))
         image.load()
-        pixels = _array(image if mode in ("I;16", image.mode) else image.convert(mode))
-        if orientation is not None and metadata.tiff_orientation(image) is None:
+        if mode not in ("I;16", image.mode):
+            image = image.convert(mode)
+        if size is not None and mode != "I;16" and orientation is None:
+            image = resize(image, size)  # before there is a second copy
+        pixels = to_array(image)
+        if orientation is not None:
             pixels = metadata.undo_orientation(pixels, orientation)
-        pixels = _resized(pixels, size)
+        pixels = resized(pixels, size)
     return Picture(pixels, mode, exif, icc, source_digest(data), tuple(notes))
 
 
@@ -243,33 +247,3 @@ def _target_mode(image: Image.Image) -> str:
             raise ImageRefused("16-bit gray with a transparent value is not supported")
         mode = _WITH_ALPHA.get(image.mode, mode)
     return mode
-
-
-def _array(image: Image.Image) -> Pixels:
-    """(h, w, c) in the machine's byte order."""
-    pixels = np.asarray(image)
-    if image.mode.startswith("I"):
-        if pixels.min() < 0 or pixels.max() > 65535:
-            raise ImageRefused("samples outside of 16 bits")
-        pixels = pixels.astype(np.uint16)
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]
-
-
-def _draft_scale(have: tuple[int, int], want: tuple[int, int]) -> int:
-    """By how much a JPEG may be decoded smaller and still not be smaller than what is wanted."""
-    ratio = min(have[0] // want[0], have[1] // want[1])
-    return next(scale for scale in (8, 4, 2, 1) if scale <= max(ratio, 1))
-
-
-def _resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
-    """Bicubic with antialiasing, after a box reduction of what is more than three times too large."""
-    if size is None or pixels.shape[:2] == size:
-        return pixels
-    height, width = size
-    if pixels.dtype == np.uint16:
-        wide = Image.fromarray(pixels[:, :, 0].astype(np.float32))
-        small = np.asarray(wide.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0))
-        bounded: Pixels = np.clip(np.rint(small), 0, 65535).astype(np.uint16)
-        return bounded[:, :, None]
-    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-    return _array(image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0))

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 Block: TypeAlias = NDArray[Any]
 
 
+_PIECE_BYTES = 1 << 22
+
+
 class Frames(Protocol):
     """Frames of one shape; `blocks` may be called again for every pass."""
 
@@ -66,6 +69,13 @@ def regroup(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
                 held, have = [], 0
     if held:
         yield held[0] if len(held) == 1 else np.concatenate(held)
+
+
+def pieces(frames: Block) -> Iterator[Block]:
+    """Frames in parts of a few megabytes, which are checked and read one by one."""
+    rows = max(1, _PIECE_BYTES // max(1, frames[:1].nbytes))
+    for start in range(0, len(frames), rows):
+        yield frames[start : start + rows]
 
 
 def checksum(block: Block) -> int:

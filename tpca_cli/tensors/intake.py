@@ -18,7 +18,7 @@ from tpca_cli.images import Header, Picture, Stamp, probe, read, widen
 from tpca_cli.parallel import ordered_map
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe, WrongGuess, framed, misfit
-from tpca_cli.tensors.frames import Block, checksum, regroup
+from tpca_cli.tensors.frames import Block, checksum, pieces, regroup
 
 _PROBES = 64
 BATCH_IMAGES = 64
@@ -50,10 +50,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Frames of consecutive images."""
+    """Frames of consecutive images, and the checksum of each of their `pieces`."""
 
     frames: Block
-    checksum: int
+    sums: tuple[int, ...]
     taken: tuple[Taken, ...]
     refused: tuple[Refusal, ...]
 
@@ -86,7 +86,7 @@ def read_batches(
         lambda batch: _read_batch(refs, batch, recipe),
         batches,
         workers,
-        weight=lambda batch: sum(_cost(header, recipe) for _, header in batch),
+        weight=lambda batch: _weight(batch, recipe),
         budget=_IN_FLIGHT_BYTES,
     )
 
@@ -96,8 +96,7 @@ def _cut(chosen: Sequence[tuple[int, Header]], recipe: Recipe) -> Iterator[list[
     room = _BATCH_BYTES
     for item in chosen:
         batch.append(item)
-        after = framed(item[1], recipe.size)
-        room -= after.height * after.width * recipe.framing.channels * np.dtype(recipe.dtype).itemsize
+        room -= _framed_bytes(item[1], recipe)
         if room <= 0 or len(batch) == BATCH_IMAGES:
             yield batch
             batch, room = [], _BATCH_BYTES
@@ -105,8 +104,16 @@ def _cut(chosen: Sequence[tuple[int, Header]], recipe: Recipe) -> Iterator[list[
         yield batch
 
 
-def _cost(header: Header, recipe: Recipe) -> int:
-    return _DECODER_FACTOR * header.height * header.width * max(header.channels, recipe.framing.channels)
+def _weight(batch: list[tuple[int, Header]], recipe: Recipe) -> int:
+    """Bytes that a batch needs at most: one image in the decoder, and the frames of all."""
+    decoding = max(header.height * header.width * header.channels for _, header in batch)
+    frames = sum(_framed_bytes(header, recipe) for _, header in batch)
+    return _DECODER_FACTOR * decoding + frames
+
+
+def _framed_bytes(header: Header, recipe: Recipe) -> int:
+    after = framed(header, recipe.size)
+    return after.height * after.width * recipe.framing.channels * np.dtype(recipe.dtype).itemsize
 
 
 def _is_large(ref: ImageRef, max_pixels: int) -> bool:
@@ -138,10 +145,12 @@ class _Gathered:
             self._array[self._have] = pixels
             self._have += 1
         else:
-            self._parts.append(self._framing.split(pixels))  # (count, *frame_shape)
+            self._parts.append(self._framing.split(pixels))  # (count, T, T, c)
 
     def result(self) -> Block:
-        return self._array[: self._have] if self._whole else np.concatenate([self._array, *self._parts])
+        if self._whole:
+            return self._array[: self._have]
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate([self._array, *self._parts])
 
 
 def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recipe: Recipe) -> Batch:
@@ -175,7 +184,7 @@ def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recip
             continue
         taken.append(Taken(index, header, picture.digest, picture.warnings))
     whole = frames.result()
-    return Batch(whole, checksum(whole), tuple(taken), tuple(refused))
+    return Batch(whole, tuple(map(checksum, pieces(whole))), tuple(taken), tuple(refused))
 
 
 def with_path(ref: ImageRef, error: ImageRefused | StorageError) -> ImageRefused | StorageError:

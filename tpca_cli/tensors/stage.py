@@ -137,8 +137,9 @@ class _Run:
             for refusal in batch.refused:
                 self._refuse(refusal)
             self.taken += batch.taken
-            yield batch
             done += len(batch.taken) + len(batch.refused)
+            yield batch
+            del batch  # before the next one is made: an image may be large
             if self.progress is not None:
                 self.progress("read images", done, len(chosen))
 
@@ -189,6 +190,7 @@ class _Run:
             tensor = TensorWriter(writer, recipe.framing, recipe.dtype)
             for batch in batches:
                 tensor.add(batch)
+                del batch
             self._need_some(self.taken)
             tensor.finish(self._index(), key)
             if place == "file":  # private: it lives beside the output, without a name, while it is open

@@ -29,7 +29,7 @@ from tpca_cli import store
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.images import CHANNELS, Header
-from tpca_cli.tensors.frames import Block, checksum, regroup
+from tpca_cli.tensors.frames import Block, checksum, pieces, regroup
 from tpca_cli.tensors.intake import BATCH_IMAGES, Batch
 
 MODES = ("L", "LA", "RGB", "RGBA", "I;16")
@@ -174,10 +174,10 @@ class TensorWriter:
         self._sums: list[int] = []
 
     def add(self, batch: Batch) -> None:
-        if len(batch.frames):
-            self._stream.append(batch.frames)
-            self._rows.append(len(batch.frames))
-            self._sums.append(batch.checksum)
+        for piece, total in zip(pieces(batch.frames), batch.sums, strict=True):
+            self._stream.append(piece)
+            self._rows.append(len(piece))
+            self._sums.append(total)
 
     def finish(self, index: Index, key: str) -> None:
         w = self._writer
