@@ -8,7 +8,7 @@ import numpy as np
 
 from tpca_cli.store.files import AnyPath
 from tpca_cli.store.guard import element
-from tpca_cli.store.hdf5 import close_all, guarded, h5d, h5p, h5s, h5t
+from tpca_cli.store.hdf5 import close_all, guarded, h5d, h5g, h5p, h5s, h5t
 from tpca_cli.store.layout import creation
 from tpca_cli.store.schema import Field
 from tpca_cli.store.sink import Sink
@@ -40,10 +40,20 @@ class Dataset:
         compact = shape == () or (0 in shape and not grow)
         chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
         space = h5s.create_simple(shape, (h5s.UNLIMITED, *shape[1:]) if grow else None)
-        links = h5p.create(h5p.LINK_CREATE)
-        links.set_create_intermediate_group(True)
+        self._make_groups(path)
         layout = creation(kind, chunk, level)
-        self._id = h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout, links)
+        self._id = h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout)
+
+    def _make_groups(self, path: str) -> None:
+        # not left to HDF5, which may note the time of day in groups that it makes by itself
+        root = h5g.open(self._file, b"/")
+        plain = h5p.create(h5p.GROUP_CREATE)
+        plain.set_obj_track_times(False)
+        parts = path.encode().split(b"/")
+        for end in range(1, len(parts)):
+            group = b"/".join(parts[:end])
+            if not root.links.exists(group):
+                h5g.create(self._file, group, gcpl=plain)
 
     def write(self, rows: Array, start: int, *, grow: bool = False) -> None:
         """Write rows from `start` on (a scalar: its value)."""
