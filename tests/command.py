@@ -26,9 +26,11 @@ class Outcome:
 
 def tpca(*arguments: object, code: int | None = 0) -> Outcome:
     """The outcome of a command; it must end with `code` unless that is None."""
-    out, err = io.StringIO(), io.StringIO()
+    raw = io.BytesIO()
+    out, err = io.TextIOWrapper(raw, "utf-8", newline=""), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         got = _run([str(argument) for argument in arguments])
-    outcome = Outcome(got, out.getvalue(), err.getvalue())
+    out.flush()
+    outcome = Outcome(got, raw.getvalue().decode(), err.getvalue())
     assert code is None or got == code, f"exit {got}, expected {code}\n{outcome.out}\n{outcome.err}"
     return outcome

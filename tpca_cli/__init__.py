@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpca_cli.archive import Archive as Archive
+    from tpca_cli.basisfile.opened import Basis as Basis
 
 __version__ = "0.1.0"
-__all__ = ["Archive", "__version__"]
+__all__ = ["Archive", "Basis", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +21,8 @@ def __getattr__(name: str) -> Any:
         from tpca_cli.archive import Archive
 
         return Archive
+    if name == "Basis":
+        from tpca_cli.basisfile.opened import Basis
+
+        return Basis
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,6 +25,7 @@ DEFAULT_PSNR = 36.0
 PSNR_SLACK = 0.1
 BUDGET_USE = 0.97
 TRUNCATION_LOSS_DB = 0.05
+STEEPEST, FLATTEST = -12.0, -0.1  # dB per unit of ln(step) that an extrapolation believes
 KINDS = ("psnr", "energy", "max_bytes", "ratio", "step", "components")
 
 
@@ -62,14 +63,18 @@ class Target:
         kind = kinds[0] if kinds else "components"
         return cls(kind, float(asked[kind]), components)
 
-    def interval(self, raw_bytes: int) -> Interval:
-        """Where the measured value must land; `step` and `components` have none and are not searched."""
+    def interval(self, raw_bytes: int, most_bytes: float = math.inf) -> Interval:
+        """Where the measured value must land; `step` and `components` have none and are not searched.
+
+        A budget above `most_bytes` is cut to that: more would only make the data grow.
+        """
         if self.kind == "psnr":
             return Interval(self.value, self.value + PSNR_SLACK)
         if self.kind == "energy":
             low = -10 * math.log10(1 - self.value)
             return Interval(low, low + PSNR_SLACK)
         budget = self.value if self.kind == "max_bytes" else raw_bytes / self.value
+        budget = min(budget, most_bytes)
         return Interval(decibel(BUDGET_USE * budget), decibel(budget), ceiling=True)
 
 
@@ -114,6 +119,7 @@ class StepSearch:
     slope: float = -5.0  # dB per unit of ln(step), until two points are known
     _fine: tuple[float, float] | None = field(default=None, init=False)  # ln(step), value above the aim
     _coarse: tuple[float, float] | None = field(default=None, init=False)
+    _last: tuple[float, float] | None = field(default=None, init=False)
 
     def record(self, value: float) -> bool:
         """Take the value measured at `step`; True when the search is over, else `step` is the next to try."""
@@ -147,5 +153,9 @@ class StepSearch:
             return x0 + min(max(share, 0.05), 0.95) * (x1 - x0)
         if not math.isfinite(point[1]):
             return point[0] + 1.0
+        if self._last is not None and abs(point[0] - self._last[0]) > 1e-9 and math.isfinite(self._last[1]):
+            seen = (point[1] - self._last[1]) / (point[0] - self._last[0])
+            self.slope = min(max(seen, STEEPEST), FLATTEST)
+        self._last = point
         move = (self.interval.aim - point[1]) / self.slope
         return point[0] + min(max(move, -2.5), 2.5)

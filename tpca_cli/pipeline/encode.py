@@ -7,6 +7,7 @@ first on the samples, in memory, then confirmed by coding everything and measuri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ def reach_target(
         step = target.value if target.kind == "step" else truncation_step(drafts, int(target.value))
         return _code_at(step, request, drafts, skipped, progress)
 
-    interval = target.interval(found.raw_bytes)
+    interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes)
     search = StepSearch(interval, _starting_step(target, 255), FINEST, COARSEST)
     _search_on_samples(search, target, drafts, progress)
     # the samples found the neighborhood; from here on only what was really coded counts
