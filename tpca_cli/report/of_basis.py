@@ -59,19 +59,19 @@ def _data(file: Reader) -> dict[str, Any]:
     """The fields of `inspect --json`."""
     meta, framing = file.meta, file.meta["framing"]
     values = file.array("basis/energies") if file.has("basis/energies") else np.zeros(0)
-    total = float(meta["total"] or 0.0)
+    shape = [int(framing[side]) for side in ("height", "width", "channels")]
     return {
         "format": file.schema.format,
         "method": str(meta["method"]),
         "framing": f"{framing['kind']} {framing['height']}x{framing['width']}",
-        "frame_shape": [int(framing[side]) for side in ("height", "width", "channels")],
+        "frame_shape": shape,
         "dtype": str(meta["dtype"]),
         "images": file.shape("images/digests")[0],
         "frames": int(meta["frames"]),
         "components": len(values),
         "eigenvalues": values,
-        "energy": min(1.0, float(values.sum()) / total) if total > 0 else None,
-        "total": total,
+        "energy": _energy(meta, values, math.prod(shape)),
+        "total": float(meta["total"] or 0.0),
         "measured": bool(meta["measured"]),
         "residual": _residual(file, values),
         "centered": bool(meta["center"]),
@@ -83,6 +83,14 @@ def _data(file: Reader) -> dict[str, Any]:
         else None,
         "digest": file.digest,
     }
+
+
+def _energy(meta: Mapping[str, Any], values: Floats, size: int) -> float | None:
+    """The share of the energy that is kept, where it was measured or cannot be other than all."""
+    if len(values) == size:
+        return 1.0
+    total = float(meta["total"] or 0.0)
+    return min(1.0, float(values.sum()) / total) if meta["measured"] and total > 0 else None
 
 
 def _residual(file: Reader, values: Floats) -> float | None:
