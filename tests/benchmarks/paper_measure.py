@@ -1,0 +1,124 @@
+"""What the paper's experiments measure: a command's time and memory, PSNR, SSIM, and JPEG beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from tpca_cli import images
+from tpca_cli.images.rivals import lossy
+from tpca_cli.parallel import ordered_map
+from tpca_cli.quality import psnr
+from tpca_cli.scan import scan
+
+Pixels = NDArray[np.uint8]
+WORKERS = len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took, and what it said."""
+
+    seconds: float
+    peak_bytes: int
+    data: dict[str, Any]
+
+
+def run(*arguments: object) -> Cost:
+    """Run `tpca ... --json` in a process of its own; stop if it fails."""
+    command = [sys.executable, "-m", "tpca_cli.cli.main", *map(str, arguments), "--json"]
+    print("tpca", *arguments, file=sys.stderr, flush=True)
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    code = os.waitstatus_to_exitcode(status)
+    if code not in (0, 3):
+        raise SystemExit(f"tpca {arguments[0]} ended with {code}: {out.decode()}")
+    return Cost(seconds, usage.ru_maxrss * 1024, json.loads(out))
+
+
+def load(folder: Path, size: tuple[int, int]) -> tuple[Pixels, list[str]]:
+    """Every image of a folder at one size in color, (n, h, w, 3), in the order that `tpca` uses."""
+    refs = scan([folder]).refs
+    pixels = ordered_map(lambda ref: images.read(ref.path, size=size, channels=3).pixels, refs, WORKERS)
+    return np.stack(list(pixels)), [os.fsdecode(ref.name) for ref in refs]
+
+
+def pooled_psnr(error: float, frames: Pixels) -> float:
+    return psnr(error, frames.size, 255.0)
+
+
+def ssim(one: Pixels, other: Pixels) -> float:
+    """Mean structural similarity of two blocks (n, h, w, c): Gaussian window of 1.5 pixels, every channel."""
+
+    def smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        blurred: NDArray[np.float64] = gaussian_filter(values, (0, 1.5, 1.5, 0), truncate=3.5)
+        return blurred
+
+    x, y = one.astype(np.float64), other.astype(np.float64)
+    mx, my = smooth(x), smooth(y)
+    vx, vy, cov = smooth(x * x) - mx * mx, smooth(y * y) - my * my, smooth(x * y) - mx * my
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    score = (2 * mx * my + c1) * (2 * cov + c2) / ((mx * mx + my * my + c1) * (vx + vy + c2))
+    return float(score[:, 5:-5, 5:-5].mean())
+
+
+@dataclass(frozen=True)
+class Jpeg:
+    """The smallest JPEG files, one quality for all, that reach a pooled PSNR."""
+
+    quality: int
+    size: int
+    psnr: float
+    ssim: float
+
+
+def jpeg_at(frames: Pixels, target: float) -> Jpeg:
+    """Search the quality; JPEG at 100 when even that does not reach the target."""
+    low, high = 1, 100
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _jpeg(frames, middle)[1] >= target else (middle + 1, high)
+    size, reached, back = _jpeg(frames, low)
+    return Jpeg(low, size, reached, mean_ssim(frames, back))
+
+
+def _jpeg(frames: Pixels, quality: int) -> tuple[int, float, Pixels]:
+    results = list(ordered_map(lambda frame: lossy(frame, "JPEG", quality), frames, WORKERS))
+    back = np.stack([pixels for _, pixels in results])
+    return sum(size for size, _ in results), pooled_psnr(squared(frames, back), frames), back
+
+
+def squared(one: Pixels, other: Pixels) -> float:
+    """The squared error of two blocks, exactly."""
+    total = 0
+    for start in range(0, len(one), 256):
+        difference = one[start : start + 256].astype(np.int64) - other[start : start + 256]
+        total += int((difference * difference).sum())
+    return float(total)
+
+
+def mean_ssim(one: Pixels, other: Pixels, block: int = 256) -> float:
+    starts = range(0, len(one), block)
+    scores = [ssim(one[s : s + block], other[s : s + block]) * len(one[s : s + block]) for s in starts]
+    return sum(scores) / len(one)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; everything after the first column is right-aligned."""
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
