@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from paper_measure import Cost, Jpeg, Pixels, jpeg_at, load, mean_ssim, pooled_psnr, run, squared
 from paper_page import Result, write_page
-from tpca_cli.basisfile import read_basis
 
 from tpca_cli import images
+from tpca_cli.basisfile import read_basis
 from tpca_cli.report import plots, sheets
 from tpca_cli.report.samples import decibels, psnr, spread
 
