@@ -30,6 +30,8 @@ COMMANDS = {
     "repack": "rewrite an archive without waste, pixels identical",
 }
 
+_received: list[int] = []
+
 EPILOG = """\b
 Examples:
   tpca encode photos/ -o photos.h5 --psnr 36
@@ -91,6 +93,15 @@ def _run(arguments: list[str]) -> int:
     try:
         result = tpca.main(args=arguments, prog_name="tpca", standalone_mode=False)
         return result if isinstance(result, int) else 0
+    except BaseException as error:
+        # a signal that arrives during an import surfaces as ImportError: what ended us is the signal
+        return _ending(Interrupted(_received[0]) if _received else error, arguments, as_json)
+
+
+def _ending(failure: BaseException, arguments: list[str], as_json: bool) -> int:
+    """Report a failure and give its exit code."""
+    try:
+        raise failure
     except click.ClickException as error:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
@@ -153,6 +164,7 @@ def _install_signal_handlers() -> None:
         # a second signal must not break the cleanup that the first one started
         for each in handled:
             signal.signal(each, signal.SIG_IGN)
+        _received.append(signum)
         raise Interrupted(signum)
 
     handled = [signal.SIGTERM, signal.SIGHUP]
