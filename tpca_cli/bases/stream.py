@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from tpca_cli.bases.dense import Array, OperatorBasis, enough
 from tpca_cli.bases.operator import COORDINATES, guarded
 from tpca_cli.bases.rank1 import Rank1Basis
 from tpca_cli.eigen import Eigenpairs, solve_top
-from tpca_cli.operators import Frames, ModeOperators, Moments
+from tpca_cli.operators import Frames, ModeOperators, Moments, add, block_length, fold, join
 
 Progress = Callable[[str, int, int], None]
 
@@ -70,42 +71,34 @@ def _solve(
     multiply: Callable[[Array], Array], start: Array, count: int, tolerance: float | None
 ) -> Eigenpairs:
     if tolerance is None:
-        return solve_top(multiply, start, count, steps=1)
-    # Each step reads all frames, and Q with A Q is the largest thing in memory: little room, few steps.
-    return solve_top(multiply, start, count, tolerance=tolerance, steps=24, room=3 * start.shape[1])
+        return solve_top(multiply, start, count, steps=1, room=2)
+    # Q with A Q is the largest thing in memory here: little room, if at the price of a few more passes.
+    return solve_top(multiply, start, count, tolerance=tolerance, room=3)
 
 
 class _Passes:
-    """Passes over the frames in blocks whose size depends on the frames alone, so that bits do not."""
+    """Passes over the frames on the schedule of `fold`, so that the bits depend on the frames alone."""
 
     def __init__(self, frames: Frames, progress: Progress | None) -> None:
         self._frames = frames
-        self._size = prod(frames.frame_shape)
-        self._rows = max(64, (1 << 23) // self._size)
         self._progress = progress
         self._count = 0
 
     def sample(self) -> npt.NDArray[np.unsignedinteger]:
         """Evenly spaced frames."""
         stride = max(1, self._frames.count // SAMPLE)
-        picked, position = [], 0
-        for block in self._frames.blocks(self._rows):
-            picked.append(block[-position % stride :: stride].copy())
-            position += len(block)
-        return np.concatenate(picked)
+        return fold(self._frames, picked, join, stride)
 
     def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
         """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""
-        moments = Moments(self._frames.frame_shape)
-        squares = np.zeros((coordinates.components, coordinates.components))
-        for block in self._blocks("coordinates"):
-            moments.add(block)
-            d = coordinates.project(block, np.float32)  # (b, R)
-            squares += d.T @ d
+        n, sums, energy, squares = fold(
+            self._frames, squared, add, coordinates, stage="coordinates", progress=self._progress
+        )
+        moments = Moments.of(n, sums, energy)
         if coordinates.mean is not None:
             # The coordinates subtract the mean of the sample: take the rest of the mean away as well.
             rest = coordinates.project(moments.mean()[None])[0]
-            squares -= moments.n * np.outer(rest, rest)
+            squares = squares - moments.n * np.outer(rest, rest)
         return moments, squares
 
     def product(self, mean: Array | None, dtype: npt.DTypeLike) -> Callable[[Array], Array]:
@@ -114,21 +107,46 @@ class _Passes:
 
         def multiply(v: Array) -> Array:
             self._count += 1
+            stage = f"product {self._count}"
             narrow = v.astype(dtype)  # (L, m)
-            w = np.zeros(v.shape)
-            for block in self._blocks(f"product {self._count}"):
-                x = block.reshape(len(block), self._size).astype(dtype)  # (b, L)
-                if center is not None:
-                    x -= center
-                w += x.T @ (x @ narrow)
-            return w
+            (w,) = fold(self._frames, multiplied, add, narrow, center, stage=stage, progress=self._progress)
+            product: Array = w
+            return product
 
         return multiply
 
-    def _blocks(self, stage: str) -> Iterator[npt.NDArray[np.unsignedinteger]]:
-        done = 0
-        for block in self._frames.blocks(self._rows):
-            yield block
-            done += len(block)
-            if self._progress is not None:
-                self._progress(stage, done, self._frames.count)
+
+def picked(at: int, run: npt.NDArray[np.unsignedinteger], stride: int) -> npt.NDArray[np.unsignedinteger]:
+    """Every frame of a run whose number is a multiple of `stride`."""
+    chosen: npt.NDArray[np.unsignedinteger] = run[-at % stride :: stride].copy()
+    return chosen
+
+
+def squared(at: int, run: npt.NDArray[np.unsignedinteger], coordinates: Rank1Basis) -> tuple[Any, ...]:
+    """Count, sum and energy of a run, and D'D of its coefficients."""
+    moments = Moments(run.shape[1:])
+    squares = np.zeros((coordinates.components, coordinates.components))
+    for block in _blocks(run):
+        moments.add(block)
+        d = coordinates.project(block, np.float32)  # (b, R)
+        squares += d.T @ d
+    return moments.n, moments.sums, moments.energy, squares
+
+
+def multiplied(
+    at: int, run: npt.NDArray[np.unsignedinteger], v: npt.NDArray[Any], center: npt.NDArray[Any] | None
+) -> tuple[Any, ...]:
+    """X (X'V) over a run, in the precision of V and summed in float64."""
+    w = np.zeros(v.shape)  # (L, m)
+    for block in _blocks(run):
+        x = block.reshape(len(block), len(v)).astype(v.dtype)  # (b, L)
+        if center is not None:
+            x -= center
+        w += x.T @ (x @ v)
+    return (w,)
+
+
+def _blocks(run: npt.NDArray[np.unsignedinteger]) -> Iterator[npt.NDArray[np.unsignedinteger]]:
+    rows = block_length(run.shape[1:])
+    for start in range(0, len(run), rows):
+        yield run[start : start + rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil, log2, prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from tpca_cli.bases.dense import Array, SubspaceBasis
 from tpca_cli.bases.operator import TOLERANCE, holding, strongest
 from tpca_cli.eigen import fix_signs
-from tpca_cli.operators import Frames, GramOperator, Moments
+from tpca_cli.operators import Frames, GramOperator, Moments, add, fold
 
 COLUMNS = 256  # components computed together: bounded memory
 CHUNK = 1 << 22  # pixels in float64 at a time
@@ -76,18 +77,28 @@ def combine(frames: Frames, b: Array) -> Array:
         scaled = np.ldexp(part, bits - exponent)  # at most 2^bits
         hi = np.rint(scaled)
         lo = np.rint(np.ldexp(scaled - hi, bits))
-        both, at = np.zeros((size, 2 * part.shape[1])), 0
-        for block in frames.blocks(max(1, CHUNK // size)):
-            x = block.reshape(len(block), size).astype(np.float64)  # (b, L)
-            both += x.T @ np.hstack([hi, lo])[at : at + len(block)]
-            at += len(block)
+        (both,) = fold(frames, combined, add, np.hstack([hi, lo]))
         high, low = np.hsplit(both, 2)
         q[:, start : start + COLUMNS] = np.ldexp(high + np.ldexp(low, -bits), exponent - bits)
     return q
 
 
+def combined(at: int, run: npt.NDArray[np.unsignedinteger], b: Array) -> tuple[Array, ...]:
+    """X_in b_nl over a run of frames, whose first is frame `at`."""
+    size = prod(run.shape[1:])
+    total, rows = np.zeros((size, b.shape[1])), max(1, CHUNK // size)
+    for start in range(0, len(run), rows):
+        x = run[start : start + rows].reshape(-1, size).astype(np.float64)  # (b, L)
+        total += x.T @ b[at + start : at + start + len(x)]
+    return (total,)
+
+
 def _mean(frames: Frames) -> Array:
-    moments = Moments(frames.frame_shape)
-    for block in frames.blocks(max(1, CHUNK // prod(frames.frame_shape))):
-        moments.add(block)
-    return moments.mean()
+    return Moments.of(*fold(frames, counted, add)).mean()
+
+
+def counted(at: int, run: npt.NDArray[np.unsignedinteger]) -> tuple[Any, ...]:
+    """The moments of a run."""
+    moments = Moments(run.shape[1:])
+    moments.add(run)
+    return moments.n, moments.sums, moments.energy

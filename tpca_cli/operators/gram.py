@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.operators.cross import cross
 from tpca_cli.operators.exact import ExactGram, Integers, centered, mirrored
 
 
@@ -38,6 +39,12 @@ class GramOperator:
     def of(cls, frames: Frames, rows: int | None = None) -> GramOperator:
         """The operator of all frames, never holding more than twice `rows` of them."""
         gram = cls(frames.count)
+        apart = getattr(frames, "pairs", None)
+        if apart is not None:  # frames on other machines are multiplied there, run by run
+            for at, then, block in apart(cross):
+                gram.integers[at : at + block.shape[0], then : then + block.shape[1]] = block
+                gram.integers[then : then + block.shape[1], at : at + block.shape[0]] = block.T
+            return gram
         rows = max(1, frames.count if rows is None else rows)
         for i, block in enumerate(frames.blocks(rows)):
             for j, other in enumerate(frames.blocks(rows)):

@@ -18,6 +18,13 @@ class Moments:
         self.sums: Integers = np.zeros(frame_shape, np.int64)
         self.energy = 0
 
+    @classmethod
+    def of(cls, n: int, sums: Integers, energy: int) -> Moments:
+        """Moments that were counted elsewhere."""
+        moments = cls(sums.shape)
+        moments.n, moments.sums, moments.energy = n, sums, energy
+        return moments
+
     def add(self, frames: npt.NDArray[np.unsignedinteger]) -> None:
         """Count a block of frames, (b, I_1, .., I_d)."""
         shift = 1 << (8 * frames.dtype.itemsize - 1)

@@ -1,0 +1,65 @@
+"""Passes over frames: one schedule for a sum, whoever computes it, and exact products between runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpca_cli.operators import GramOperator, block_length, fold, join, run_length, tree
+from tpca_cli.operators.cross import cross
+from tpca_cli.tensors import ArrayFrames
+
+
+def spelled(count: int) -> str:
+    """The tree over so many leaves, level by level: neighbors, then neighboring pairs, and so on."""
+    level = [str(leaf) for leaf in range(count)]
+    while len(level) > 1:
+        pairs = [f"({a}+{b})" for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[2 * len(pairs) :]
+    return level[0]
+
+
+@given(st.integers(1, 200))
+def test_neighbors_are_added_level_by_level(count) -> None:
+    assert tree((str(leaf) for leaf in range(count)), lambda a, b: f"({a}+{b})") == spelled(count)
+
+
+def test_a_fold_sees_every_frame_once_in_runs_of_one_length() -> None:
+    shape = (256, 128, 4)  # large frames: runs are short
+    frames = ArrayFrames(np.arange(600, dtype=np.uint16).reshape(-1, 1, 1, 1) + np.zeros(shape, np.uint16))
+    assert run_length(shape) % block_length(shape) == 0
+    seen = fold(frames, starts, join)
+    lengths = np.diff([*seen[:, 0], 600])
+    assert list(seen[:, 0]) == list(seen[:, 1])  # where a run begins, and the frame found there
+    assert set(lengths[:-1]) == {run_length(shape)} and 0 < lengths[-1] <= run_length(shape)
+
+
+def starts(at, run):
+    return np.array([[at, run[0, 0, 0, 0]]])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@given(seed=st.integers(0, 2**32 - 1), m=st.integers(1, 9), n=st.integers(1, 9), extreme=st.booleans())
+def test_products_between_runs_are_exact(dtype, seed, m, n, extreme) -> None:
+    rng = np.random.default_rng(seed)
+    top = int(np.iinfo(dtype).max)
+    low = top - 1 if extreme else 0
+    frames = rng.integers(low, top, (m + n, 23, 31, 3), dtype, endpoint=True)
+    rows = frames.reshape(m + n, -1).astype(np.int64)
+    assert np.array_equal(cross(frames[:m], frames[m:]), rows[:m] @ rows[m:].T)
+
+
+def test_an_operator_put_together_from_products_of_runs_is_the_whole_one() -> None:
+    frames = np.random.default_rng(0).integers(0, 255, (11, 5, 7, 3), np.uint8)
+
+    class Apart(ArrayFrames):
+        def pairs(self, function):
+            runs = [(0, frames[:4]), (4, frames[4:8]), (8, frames[8:])]
+            for i, (at, one) in enumerate(runs):
+                for then, other in runs[: i + 1]:
+                    yield at, then, function(one, other)
+
+    whole, pieced = GramOperator.of(ArrayFrames(frames)), GramOperator.of(Apart(frames))
+    assert np.array_equal(whole.integers, pieced.integers)
