@@ -103,6 +103,17 @@ def test_pictures_of_a_basis(files: dict[str, Path], source: Path, tmp_path: Pat
     assert "<h2>Basis</h2>" in page and 'id="compare"' not in page  # no source, nothing to compare
 
 
+def test_linked_archive_shows_pictures_with_its_basis(
+    files: dict[str, Path], source: Path, tmp_path: Path
+) -> None:
+    archive, grid = tmp_path / "a.h5", tmp_path / "b.png"
+    tpca("encode", source, "-o", archive, "--basis", files["rank1"], "--link-basis", "--step", 20, "--force")
+    assert "linked" in tpca("inspect", archive).out
+    assert "--basis" in tpca("inspect", archive, "--basis-grid", grid, code=4).err
+    tpca("inspect", archive, "--basis-grid", grid, "--basis", files["rank1"])
+    assert np.asarray(Image.open(grid)).std() > 5
+
+
 def test_page_of_a_basis_imports_nothing_heavy(files: dict[str, Path]) -> None:
     script = (
         "import sys; from tpca_cli.cli.main import _run; code = _run(['inspect', sys.argv[1]]);"

@@ -54,6 +54,7 @@ FILE = click.Path(path_type=Path)
     help="Rate-distortion curve of this basis on a sample, beside JPEG and WebP.",
 )
 @click.option("--report", type=FILE, metavar="OUT.html", help="One self-contained page with all of this.")
+@click.option("--basis", type=FILE, help="The basis file of an archive made with --link-basis, for pictures.")
 @click.option("--source", metavar="SOURCE", help="Originals that --report compares with.")
 @click.option(
     "--images",
@@ -83,7 +84,12 @@ def command(console: Console, file: Path, listed: bool, count: int, force: bool,
 
     for target in outputs.values():
         check_output(target, force)
-    with open_album(file) as album:
+    linked = None
+    if given["basis"]:
+        from tpca_cli.pipeline.groups import linked_basis
+
+        linked = linked_basis(given["basis"])
+    with open_album(file, linked) as album:
         data = dict(album.facts.data)
         text = _page(album.facts)
         if listed:

@@ -196,11 +196,11 @@ class BasisContents:
 
 
 @contextmanager
-def open_album(path: Path) -> Iterator[Album]:
-    """The album of a file."""
+def open_album(path: Path, basis: npt.NDArray[np.uint8] | None = None) -> Iterator[Album]:
+    """The album of a file; `basis` is that of an archive which only links to one."""
     kind = format_of(path)
     if kind == "tpca-archive":
-        with Archive(path) as archive:
+        with Archive(path, basis=basis) as archive:
             yield Album(ArchiveContents(archive))
         return
     if kind == "tpca-basis":
