@@ -1,9 +1,10 @@
 """The three experiments of the paper on the folders that are there; writes docs/EXPERIMENTS.md.
 
-    python tests/benchmarks/paper.py DATA [--only tiny] [--docs docs]
+    python tests/benchmarks/paper.py DATA [--only tiny] [--docs docs] [--work FOLDER]
 
 DATA holds `tiny/`, `caltech/` and `flowers/`; a folder that is missing is left out and the page says so.
-Every number is measured in this run. Bases are fitted by the command line, in processes of their own.
+Bases are fitted by the command line, in processes of their own; with --work they are kept, with what they
+took, for the next run.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def study(experiment: Experiment, data: Path, work: Path, figures: Path) -> Resu
     size = f"{h}x{w}"
     frames, names = load(folder, experiment.size)
     every, few = work / f"{experiment.folder}-all.h5", work / f"{experiment.folder}.h5"
-    fit = ("fit-basis", folder, "--method", experiment.method, "--size", size)
-    all_cost = run(*fit, "--all", "-o", every)
+    fit = ("fit-basis", folder, "--method", experiment.method, "--size", size, "--memory", "8G")
+    all_cost = run(*fit, "--all", "-o", every, "--force", keep=every.with_suffix(".json"))
 
     basis = read_basis(every).basis
     coefficients = np.empty((len(frames), basis.components))
@@ -127,7 +128,9 @@ def study(experiment: Experiment, data: Path, work: Path, figures: Path) -> Resu
         values = basis.energies
         elements = basis.reconstruct(np.eye(ELEMENTS, basis.components))
 
-    few_cost = run(*fit, "--components", cut[-1].components, "-o", few)
+    few_cost = run(
+        *fit, "--components", cut[-1].components, "-o", few, "--force", keep=few.with_suffix(".json")
+    )
     draw(experiment, figures, values, total, elements, frames, whole, cut[-1].rebuilt, names)
     target = pooled_psnr(squared(frames, cut[-1].rebuilt), frames)
     return summary(experiment, frames, whole, cut, (all_cost, few_cost), few, folder, target, work)
@@ -220,17 +223,20 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("--only", help="run one experiment, by its folder")
+    parser.add_argument("--work", type=Path, help="keep the bases here")
     parser.add_argument("--docs", type=Path, default=Path("docs"))
     given = parser.parse_args()
     figures = given.docs / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     results, missing = [], []
-    with tempfile.TemporaryDirectory() as work:
+    with tempfile.TemporaryDirectory() as private:
+        work = given.work or Path(private)
+        work.mkdir(parents=True, exist_ok=True)
         for experiment in EXPERIMENTS:
             if given.only not in (None, experiment.folder):
                 continue
             if (given.data / experiment.folder).is_dir():
-                results.append(study(experiment, given.data, Path(work), figures))
+                results.append(study(experiment, given.data, work, figures))
             else:
                 missing.append(experiment.title)
     write_page(given.docs / "EXPERIMENTS.md", results, missing)

@@ -12,7 +12,7 @@ from tpca_cli.report.model import human
 
 INTRO = """# The paper's experiments
 
-Written by `make paper`; every number was measured in one run on one machine. The experiments are those of
+Written by `make paper`; every number was measured, on one machine. The experiments are those of
 *tensor PCA from a basis in tensor space* (Turchetti and Falaschetti): a basis from a self-adjoint operator
 (Algorithm 1) on TinyImageNet, a rank-1 basis (Algorithm 2) on CALTECH-101, a basis of a subspace
 (Algorithm 3) on FLOWERS. Figures carry the labels of the paper's. Added here: PSNR, SSIM, bytes on disk
