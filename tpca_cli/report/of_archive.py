@@ -69,8 +69,10 @@ def _magnitudes(archive: Archive) -> Floats | None:
     largest = int(np.bincount(groups).argmax())
     if archive.groups[largest].basis is None:
         return None  # the basis is in another file
-    scales = np.asarray(archive.coder(largest).scales, np.float64)
-    return np.asarray(np.sort(2.0 ** (scales / 8.0) / SCALE)[::-1])
+    scales = getattr(archive.coder(largest), "scales", None)  # a coder may keep none
+    if scales is None:
+        return None
+    return np.asarray(np.sort(2.0 ** (np.asarray(scales, np.float64) / 8.0) / SCALE)[::-1])
 
 
 def _against(ratio: float) -> str:
