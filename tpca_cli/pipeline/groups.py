@@ -75,7 +75,7 @@ def draft_given(
     members, skipped = fitting(everything, kind, stored.framing)
     if not members:
         raise TpcaError(f"no image fits the basis {path}: {skipped[0].reason}")
-    sample, _ = designing.take_sample(members, kind, reading)
+    sample, _ = designing.take_sample(members, kind, reading, bands=stored.framing.kind == "tile")
     basis = designing.fixed(stored.basis, kind)
     draft = GroupDraft(kind, tuple(members), stored.basis.method, stored.framing, basis, sample, link)
     return [draft], skipped
