@@ -23,8 +23,17 @@ from tpca_cli.tensors import Staged, intake, stage
 BIG = 1 << 30
 
 
+@pytest.fixture(params=["threads", "processes"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two ways of reading in parallel, whatever the number of images."""
+    monkeypatch.setattr(intake, "_MANY", 0 if request.param == "processes" else 1 << 30)
+    return str(request.param)
+
+
 @pytest.fixture(params=["memory", "file", "cache", "source"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> dict[str, Any]:
     """The four places where frames may live, as options of `stage`."""
     (tmp_path / "out").mkdir()
     options: dict[str, Any] = {"memory": BIG if request.param == "memory" else 0, "workers": 2}
@@ -82,7 +91,7 @@ def test_nothing_is_left_beside_the_output(tmp_path: Path, place: dict[str, Any]
     assert left == ({"cache.h5"} if place["_name"] == "cache" else set())
 
 
-def test_workers_and_timing_change_nothing(tmp_path: Path) -> None:
+def test_workers_and_timing_change_nothing(tmp_path: Path, way: str) -> None:
     folder(tmp_path / "in", 150, sizes=((5, 6), (7, 8)))
     refs = refs_of(tmp_path / "in")
     files = []
@@ -92,7 +101,7 @@ def test_workers_and_timing_change_nothing(tmp_path: Path) -> None:
     assert files[0] == files[1] == files[2]
 
 
-def test_a_late_exception_to_the_rule_is_noticed(tmp_path: Path) -> None:
+def test_a_late_exception_to_the_rule_is_noticed(tmp_path: Path, way: str) -> None:
     """Few headers are looked at when all images seem alike; the result must not depend on which."""
     for odd in (natural(24, 32, 4), natural(25, 32, 3)):
         root = tmp_path / str(odd.shape)
@@ -198,7 +207,7 @@ def test_warnings_are_kept(tmp_path: Path, place: dict[str, Any]) -> None:
         assert "first" in result.warnings[0].reason
 
 
-def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_no_file(tmp_path: Path, way: str) -> None:
     folder(tmp_path / "in", 300)
     (tmp_path / "out").mkdir()
 

@@ -6,8 +6,9 @@ of its frames that was taken where they were made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from tpca_cli.errors import ImageRefused, StorageError, printable
 from tpca_cli.framing import WHOLE
 from tpca_cli.images import Header, Picture, Stamp, probe, read, widen
-from tpca_cli.parallel import ordered_map
+from tpca_cli.parallel import can_fork, forked_map, ordered_map
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe, WrongGuess, framed, misfit
 from tpca_cli.tensors.frames import Block, checksum, pieces, regroup
@@ -26,6 +27,7 @@ _BATCH_BYTES = 1 << 21
 # A decoder needs the file, its own picture and ours at the same time.
 _DECODER_FACTOR = 3
 _IN_FLIGHT_BYTES = 1 << 28
+_MANY, _SMALL_PIXELS = 256, 1 << 20
 # Without their headers we cannot know what images weigh: larger ones than this are not read on a guess.
 GUESSED_PIXELS = 1 << 24
 
@@ -46,6 +48,9 @@ class Taken:
     header: Header
     digest: bytes
     warnings: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:  # there are many, and dataclasses travel slowly by themselves
+        return Taken, (self.index, self.header, self.digest, self.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +85,51 @@ def probe_all(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> Iterat
 def read_batches(
     refs: Sequence[ImageRef], chosen: Sequence[tuple[int, Header]], recipe: Recipe, workers: int
 ) -> Iterator[Batch]:
-    """Frames of the chosen files (position and header), batch after batch."""
-    batches = _cut(chosen, recipe)
+    """Frames of the chosen files (position and header), batch after batch.
+
+    A batch's frames may be gone once the next one is asked for: whoever keeps them makes a copy.
+    """
+    if _suits_processes(chosen, workers):
+        return _read_forked(refs, chosen, recipe, workers)
     return ordered_map(
         lambda batch: _read_batch(refs, batch, recipe),
-        batches,
+        _cut(chosen, recipe),
         workers,
         weight=lambda batch: _weight(batch, recipe),
         budget=_IN_FLIGHT_BYTES,
     )
+
+
+def _suits_processes(chosen: Sequence[tuple[int, Header]], workers: int) -> bool:
+    """Many small images: what threads do between two calls of the decoder keeps the others waiting."""
+    return (
+        workers > 1
+        and len(chosen) >= _MANY
+        and can_fork()
+        and max(header.height * header.width for _, header in chosen) <= _SMALL_PIXELS
+    )
+
+
+def _read_forked(
+    refs: Sequence[ImageRef], chosen: Sequence[tuple[int, Header]], recipe: Recipe, workers: int
+) -> Iterator[Batch]:
+    batches = list(_cut(chosen, recipe))
+    room = max(sum(_framed_bytes(header, recipe) for _, header in batch) for batch in batches)
+    shape = recipe.framing.frame_shape
+
+    def read_into(number: int, slot: memoryview) -> tuple[int, Batch]:
+        batch = _read_batch(refs, batches[number], recipe)
+        if batch.frames.nbytes > room:  # not what the headers said
+            return -1, batch
+        slot[: batch.frames.nbytes] = batch.frames.reshape(-1).view(np.uint8).data
+        return len(batch.frames), replace(batch, frames=batch.frames[:0])
+
+    for (rows, batch), slot in forked_map(read_into, range(len(batches)), workers, room):
+        if rows < 0:
+            yield batch
+            continue
+        count = rows * math.prod(shape)
+        yield replace(batch, frames=np.frombuffer(slot, recipe.dtype, count).reshape(rows, *shape))
 
 
 def _cut(chosen: Sequence[tuple[int, Header]], recipe: Recipe) -> Iterator[list[tuple[int, Header]]]:
@@ -113,7 +154,8 @@ def _weight(batch: list[tuple[int, Header]], recipe: Recipe) -> int:
 
 def _framed_bytes(header: Header, recipe: Recipe) -> int:
     after = framed(header, recipe.size)
-    return after.height * after.width * recipe.framing.channels * np.dtype(recipe.dtype).itemsize
+    count = recipe.framing.count(after.height, after.width)
+    return count * math.prod(recipe.framing.frame_shape) * int(recipe.dtype[1])
 
 
 def _is_large(ref: ImageRef, max_pixels: int) -> bool:
@@ -157,6 +199,7 @@ def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recip
     frames = _Gathered(recipe, len(batch))
     taken: list[Taken] = []
     refused: list[Refusal] = []
+    same: dict[Header, Header] = {}
     for index, expected in batch:
         ref = refs[index]
         try:
@@ -182,6 +225,7 @@ def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recip
             if recipe.guessed and _is_large(ref, recipe.max_pixels):
                 raise WrongGuess("larger than expected") from error
             continue
+        header = same.setdefault(header, header)
         taken.append(Taken(index, header, picture.digest, picture.warnings))
     whole = frames.result()
     return Batch(whole, tuple(map(checksum, pieces(whole))), tuple(taken), tuple(refused))
@@ -220,4 +264,4 @@ class SourceFrames:
         for batch in read_batches(self._refs, self._chosen, self._recipe, self._workers):
             for refusal in batch.refused:  # it could be read before: the result would not be of one folder
                 raise with_path(self._refs[refusal.index], refusal.error)
-            yield batch.frames
+            yield np.array(batch.frames)

@@ -19,6 +19,7 @@ from tpca_cli.framing import Framing
 from tpca_cli.images import MAX_PIXELS, Header
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe, Wish, WrongGuess, choose, framed, misfit
+from tpca_cli.tensors.elsewhere import Elsewhere
 from tpca_cli.tensors.frames import ArrayFrames, Frames
 from tpca_cli.tensors.intake import (
     GUESSED_PIXELS,
@@ -51,6 +52,7 @@ def stage(
     max_pixels: int = MAX_PIXELS,
     on_error: str = "skip",
     progress: Progress | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Staged:
     """Read every image of the list once and give back frames to compute with.
 
@@ -58,6 +60,7 @@ def stage(
     `size` (height, width) resizes all images to one frame, `tile` cuts them; with neither, images of one size
     are one frame each, and mixed sizes are cut into tiles. `memory` is the largest tensor, in bytes, to keep
     in memory. `on_error` is "skip" or "fail". The order is that of the list, whatever the workers do.
+    `elsewhere` reads the files, and keeps the frames, on other machines.
     """
     wish = Wish(framing, size, tile, dtype, max_pixels)
     key = list_key(refs, wish.to_dict())
@@ -65,13 +68,13 @@ def stage(
         found = reuse(refs, cache, key, on_error)
         if found is not None:
             return found
-    run = _Run(refs, on_error, progress, workers)
+    run = _Run(refs, on_error, progress, workers, elsewhere)
     guessed = run.guess(wish)
     if guessed is not None:
         try:
             return run.place(*guessed, key, memory, cache, beside)
         except WrongGuess:
-            run = _Run(refs, on_error, progress, workers)
+            run = _Run(refs, on_error, progress, workers, elsewhere)
     return run.place(*run.plan(wish), key, memory, cache, beside)
 
 
@@ -79,7 +82,12 @@ class _Run:
     """One staging: what was skipped and read so far."""
 
     def __init__(
-        self, refs: Sequence[ImageRef], on_error: str, progress: Progress | None, workers: int
+        self,
+        refs: Sequence[ImageRef],
+        on_error: str,
+        progress: Progress | None,
+        workers: int,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         if on_error not in ("skip", "fail"):
             raise ValueError(f"on_error is {on_error!r}, not skip or fail")
@@ -87,13 +95,18 @@ class _Run:
         self.fail = on_error == "fail"
         self.progress = progress
         self.workers = workers
+        self.elsewhere = elsewhere
         self.refused: list[Refusal] = []
         self.taken: list[Taken] = []
 
     def plan(self, wish: Wish) -> tuple[list[tuple[int, Header]], Recipe]:
         """Look at every header, choose the framing, drop what cannot be framed."""
         headers: list[tuple[int, Header]] = []
-        for index, found in enumerate(probe_all(self.refs, wish.max_pixels, self.workers)):
+        if self.elsewhere is not None:
+            probed = self.elsewhere.probe(self.refs, wish.max_pixels)
+        else:
+            probed = probe_all(self.refs, wish.max_pixels, self.workers)
+        for index, found in enumerate(probed):
             if isinstance(found, Refusal):
                 self._refuse(found)
             else:
@@ -153,6 +166,8 @@ class _Run:
         beside: AnyPath | None,
     ) -> Staged:
         """Read the chosen images to where there is room for their frames."""
+        if self.elsewhere is not None:
+            return self.to_elsewhere(self.elsewhere, chosen, recipe)
         after = (framed(header, recipe.size) for _, header in chosen)
         frames = sum(recipe.framing.count(header.height, header.width) for header in after)
         need = frames * int(np.prod(recipe.framing.frame_shape)) * np.dtype(recipe.dtype).itemsize
@@ -181,6 +196,17 @@ class _Run:
         chosen = [(taken.index, taken.header) for taken in self.taken]
         again = SourceFrames(self.refs, chosen, recipe, self.workers, count)
         return self._staged(again, recipe.framing, "source")
+
+    def to_elsewhere(
+        self, elsewhere: Elsewhere, chosen: Sequence[tuple[int, Header]], recipe: Recipe
+    ) -> Staged:
+        """Let others read, and learn from them what can be read."""
+        taken, refused = elsewhere.read(self.refs, chosen, recipe, self.fail, self.progress)
+        for refusal in refused:
+            self._refuse(refusal)
+        self.taken += taken
+        self._need_some(self.taken)
+        return self._staged(elsewhere.frames(self.refs, taken, recipe), recipe.framing, "cluster")
 
     def to_file(
         self, batches: Iterator[Batch], recipe: Recipe, key: str, path: AnyPath, place: str

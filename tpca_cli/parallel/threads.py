@@ -1,4 +1,4 @@
-"""Work on many items at once with results in order and memory bounded.
+"""Work by threads, with results in order and memory bounded.
 
 Threads, because the work is in libraries that release the interpreter lock (decoders, BLAS, zlib, files), and
 pixels need not be copied between processes. Small items are best handed over in batches by the caller.

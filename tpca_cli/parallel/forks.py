@@ -1,0 +1,159 @@
+"""Many small pieces of work in forked processes, with large results through shared memory.
+
+For work that is mostly short calls, such as decoding thumbnails, threads spend their time waiting for one
+another; processes do not. The function, and whatever it refers to, is inherited by the fork: only the items
+and small results are sent. Everywhere else `parallel` is the better choice.
+"""
+
+from __future__ import annotations
+
+import mmap
+import signal
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from multiprocessing import current_process, get_context
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, TypeVar
+
+from tpca_cli.errors import TpcaError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_AHEAD = 2  # items that a worker has before it: one under way and one to go on with
+
+
+def can_fork() -> bool:
+    """Whether forking is safe here: not elsewhere than on Linux, from a side thread or from a worker."""
+    at_home = threading.current_thread() is threading.main_thread() and not current_process().daemon
+    return sys.platform == "linux" and at_home
+
+
+def forked_map(
+    function: Callable[[Item, memoryview], Result],
+    items: Iterable[Item],
+    workers: int,
+    slot_bytes: int,
+) -> Iterator[tuple[Result, memoryview]]:
+    """Results in the order of the items, each with the `slot_bytes` of memory that the function filled.
+
+    The memory is the consumer's until it asks for the next result. An exception of the function is raised
+    here, in its place; a worker that dies ends the run.
+    """
+    slots = (_AHEAD + 1) * workers
+    area = mmap.mmap(-1, slots * slot_bytes)
+    crew = _Crew(lambda item, slot: function(item, _slot(area, slot, slot_bytes)), workers)
+    free = deque(range(slots))
+    places: dict[int, int] = {}
+    done: dict[int, tuple[bool, Any]] = {}
+    source = enumerate(items)
+    upcoming = next(source, None)
+    turn = 0
+    try:
+        while places or upcoming is not None:
+            while upcoming is not None and free and (worker := crew.idle()) is not None:
+                index, item = upcoming
+                places[index] = free.popleft()
+                crew.give(worker, index, item, places[index])
+                upcoming = next(source, None)
+            if turn not in done:
+                done.update(crew.collect())
+                continue
+            good, result = done.pop(turn)
+            if not good:
+                raise result
+            slot = places.pop(turn)
+            yield result, _slot(area, slot, slot_bytes)
+            free.append(slot)
+            turn += 1
+    finally:
+        crew.dismiss()
+
+
+def _slot(area: mmap.mmap, slot: int, size: int) -> memoryview:
+    return memoryview(area)[slot * size : (slot + 1) * size]
+
+
+class _Crew:
+    """The workers and the pipes to them; their end is the end of the pipe."""
+
+    def __init__(self, function: Callable[[Any, int], Any], workers: int) -> None:
+        pipes = [Pipe() for _ in range(workers)]
+        self._pipes: list[Connection[Any, Any]] = [ours for ours, _ in pipes]
+        self._load = [0] * workers
+        fork = get_context("fork")
+        self._workers = [
+            fork.Process(target=_serve, args=(function, pipes, number), daemon=True)
+            for number in range(workers)
+        ]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # other threads: see `can_fork`
+                for worker in self._workers:
+                    worker.start()
+        except BaseException:
+            self.dismiss()
+            raise
+        finally:
+            for _, theirs in pipes:
+                theirs.close()
+
+    def idle(self) -> int | None:
+        """The worker with least before it, if it may have more."""
+        worker = min(range(len(self._load)), key=self._load.__getitem__)
+        return worker if self._load[worker] < _AHEAD else None
+
+    def give(self, worker: int, index: int, item: Any, slot: int) -> None:
+        try:
+            self._pipes[worker].send((index, item, slot))
+        except OSError as error:
+            raise _died() from error
+        self._load[worker] += 1
+
+    def collect(self) -> dict[int, tuple[bool, Any]]:
+        """Wait for at least one result: by item, whether it is good, and it or the exception."""
+        results = {}
+        for pipe in wait(self._pipes):
+            assert isinstance(pipe, Connection)
+            try:
+                index, good, result = pipe.recv()
+            except (EOFError, OSError) as error:
+                raise _died() from error
+            results[index] = (good, result)
+            self._load[self._pipes.index(pipe)] -= 1
+        return results
+
+    def dismiss(self) -> None:
+        """Close the pipes, at which the workers end, and wait for them."""
+        for pipe in self._pipes:
+            pipe.close()
+        for worker in self._workers:
+            if worker.pid is not None:
+                worker.join()
+
+
+def _died() -> TpcaError:
+    return TpcaError("a worker process died, perhaps for lack of memory; try again with --workers 1")
+
+
+def _serve(function: Callable[[Any, int], Any], pipes: list[tuple[Any, Any]], number: int) -> None:
+    """The life of a worker: it ends when the other end of its pipe does, however the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and closes the pipe
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_DFL)
+    for other, (ours, theirs) in enumerate(pipes):
+        ours.close()
+        if other != number:
+            theirs.close()
+    pipe = pipes[number][1]
+    with suppress(EOFError, OSError):
+        while True:
+            index, item, slot = pipe.recv()
+            try:
+                answer = (index, True, function(item, slot))
+            except Exception as error:
+                answer = (index, False, error)
+            pipe.send(answer)
