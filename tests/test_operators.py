@@ -79,7 +79,11 @@ def test_gram_operator_is_integer_arithmetic(frames: np.ndarray, rows: int) -> N
 
 
 @pytest.mark.parametrize("value", [0, 128, 255])
-def test_every_flush_happens_before_the_bound(value: int) -> None:
+@pytest.mark.parametrize("panel", [2, 1024])
+def test_every_product_stays_within_the_bound(
+    value: int, panel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "_PANEL", panel)
     frames = np.full((5000, 3), value, np.uint8)
     frames[::7, 1] = 255 - value
     assert np.array_equal(tensor_operator(frames).integers(), rows_of(frames).T @ rows_of(frames))
@@ -148,16 +152,18 @@ def test_operators_survive_plain_arrays(frames: np.ndarray) -> None:
 @settings(max_examples=10, deadline=None)
 @given(frame_sets())
 def test_low_precision_blas_is_found_and_replaced(frames: np.ndarray) -> None:
-    honest = exact.multiply_into
+    honest = exact.multiply
 
-    def rounded(block: np.ndarray, y: np.ndarray) -> None:
-        if block.dtype == np.float32:
-            y = y.astype(np.float16).astype(np.float32) * np.float32(1.001)
-        honest(block, y)
+    def rounded(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        product = honest(left, right)
+        return product * np.float32(1.001) + 1 if product.dtype == np.float32 else product
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "multiply_into", rounded)
+        patch.setattr(exact, "multiply", rounded)
         assert np.array_equal(tensor_operator(frames).integers(), rows_of(frames).T @ rows_of(frames))
+        patch.setattr(exact, "multiply", lambda left, right: honest(left, right) + 1)
+        with pytest.raises(ArithmeticError):
+            tensor_operator(frames).integers()
 
 
 def test_odd_input_is_refused() -> None:

@@ -10,9 +10,10 @@ import os
 from dataclasses import dataclass
 from math import prod
 
+from tpca_cli.bases.operator import SMALL, guarded
 from tpca_cli.errors import UsageError
 
-OVERHEAD = 160 << 20  # interpreter, libraries, blocks in flight
+OVERHEAD = 128 << 20  # interpreter, libraries, blocks in flight
 COMPLETE = 1024  # frames of up to this many values get all their components unless fewer are asked for
 DEFAULT_COMPONENTS = 256  # and larger ones these
 AFFORDABLE = 4096  # values per frame up to which `auto` forms the operator: seconds, not minutes
@@ -151,7 +152,7 @@ def _operator(wish: Wish, counts: Counts, components: int | None, energy: float 
         passes = 4 if solver == "fast" else 12
         flops = 4.0 * n * size * m * passes / 2
         return Plan("operator", solver, True, components, energy, False, stream, _time(flops, 4), reason)
-    solve = 9.0 * size**3 if every or size <= 1536 else 2.0 * size**2 * (12 * m)
+    solve = 9.0 * size**3 if every or size <= SMALL else 2.0 * size**2 * (12 * m)
     seconds = _time(float(n) * size**2, 4) + _time(solve, 8)
     return Plan("operator", "exact", False, components, energy, keep, dense, seconds, reason)
 
@@ -175,17 +176,20 @@ def _subspace(wish: Wish, counts: Counts, components: int | None, energy: float 
 
 
 def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bool = False) -> int:
-    accumulate = (12 if itemsize == 1 else 16) * size**2 + 24 * 1024 * size
-    block = min(size, m + max(16, m // 10))
-    small = all_pairs or size <= 1536 or 4 * m > size
-    solve = 8 * size**2 * (5 if small else 1) + (0 if small else 8 * size * (19 * block))
-    return OVERHEAD + max(accumulate, solve + (8 * size**2 if keep else 0))
+    """A in int64 with the rows gathered for it, or, turned into floats, with what the solver holds."""
+    gathered = (8 if itemsize == 1 else 14) * max(1 << 25, 512 * size) + 12 * 1024 * size
+    block = guarded(m, size)
+    if all_pairs or size <= SMALL or 4 * m > size:
+        solve = 8 * 4 * size**2
+    else:
+        solve = 8 * size * 12 * block
+    return OVERHEAD + 8 * size**2 * (2 if keep else 1) + max(gathered, solve)
 
 
 def _stream_memory(size: int, m: int) -> int:
-    block = min(size, m + max(16, m // 10))
-    coordinates = 4 * block
-    return OVERHEAD + 8 * size * 9 * block + 8 * 3 * coordinates**2 + 3 * 4 * (1 << 23)
+    """Q, A Q and a product under way, with the matrices of the start."""
+    block = guarded(m, size)
+    return OVERHEAD + 8 * size * 7 * block + 8 * 2 * (4 * block) ** 2 + 3 * 4 * (1 << 23)
 
 
 def _time(flops: float, itemsize: int) -> float:

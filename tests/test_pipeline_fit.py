@@ -1,0 +1,150 @@
+"""The plan of a fit follows from counts alone and keeps within the memory; frames are chosen by image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import folder
+
+from tpca_cli.bases import Rank1Basis, SubspaceBasis
+from tpca_cli.errors import UsageError
+from tpca_cli.operators import ModeOperators
+from tpca_cli.pipeline import plan as planning
+from tpca_cli.pipeline import solving
+from tpca_cli.pipeline.counted import Chosen, sorted_digests
+from tpca_cli.pipeline.fit import FitRequest, fit
+from tpca_cli.pipeline.plan import Counts, Wish, plan
+from tpca_cli.scan import scan
+from tpca_cli.tensors import ArrayFrames, stage
+
+G = 1 << 30
+
+
+@settings(deadline=None)
+@given(
+    method=st.sampled_from(["auto", "operator", "rank1", "subspace"]),
+    solver=st.sampled_from(["auto", "exact", "fast"]),
+    choice=st.sampled_from([{}, {"components": 50}, {"energy": 0.9}, {"all_pairs": True}]),
+    frames=st.integers(1, 10**6),
+    side=st.integers(1, 300),
+    memory=st.integers(1, 64).map(lambda gigas: gigas * G),
+)
+def test_every_plan_keeps_its_promise_or_says_what_would(
+    method: str, solver: str, choice: dict, frames: int, side: int, memory: int
+) -> None:
+    wish = Wish(method=method, solver=solver, **choice)
+    counts = Counts(frames, (side, side, 3), 1, memory)
+    try:
+        decided = plan(wish, counts)
+    except UsageError as error:
+        assert "use" in str(error) or "leave out" in str(error)
+        return
+    assert method in ("auto", decided.method)
+    assert solver in ("auto", decided.solver) or decided.method in ("rank1", "subspace")
+    assert decided.seconds >= 0 and decided.reason
+    if not decided.streamed:
+        assert decided.memory <= memory
+    if decided.method == "subspace":
+        assert frames < counts.size
+    assert plan(wish, counts) == decided
+
+
+def test_the_operator_is_formed_only_where_it_fits() -> None:
+    wish, exact = (Wish(method="operator", components=500, solver=solver) for solver in ("auto", "exact"))
+    small, large = (64, 64, 3), (128, 128, 3)
+    streamed = plan(wish, Counts(60_000, large, 1, 2 * G))
+    assert streamed.streamed and streamed.memory <= 2 * G
+    assert not plan(exact, Counts(10**4, small, 1, 2 * G)).streamed
+    with pytest.raises(UsageError, match="needs"):
+        plan(Wish(method="operator", components=500, keep_operator=True), Counts(60_000, large, 1, 2 * G))
+
+
+def test_a_given_operator_is_never_streamed() -> None:
+    with pytest.raises(UsageError, match="neither kept nor merged"):
+        plan(Wish(method="subspace"), Counts(10, (8, 8, 3), 1, G, given=True))
+    with pytest.raises(UsageError, match="fast"):
+        plan(Wish(method="operator", solver="fast"), Counts(10, (8, 8, 3), 1, G, given=True))
+    assert plan(Wish(components=4), Counts(10, (8, 8, 3), 1, G, given=True)).method == "operator"
+
+
+def test_small_frames_keep_their_operator() -> None:
+    assert plan(Wish(method="operator"), Counts(99, (16, 16, 3), 1, G)).keep_operator
+    assert not plan(Wish(method="operator"), Counts(99, (32, 32, 3), 1, 2 * G)).keep_operator
+    assert planning.KEPT**2 * 4 <= 1 << 22
+
+
+def test_frames_of_chosen_images(tmp_path: Path) -> None:
+    folder(tmp_path, 5, sizes=((8, 8), (10, 20)))
+    refs = scan([str(tmp_path)]).refs
+    with stage(refs, memory=G, tile=4) as staged:
+        everything = np.concatenate(list(staged.frames.blocks(1000)))
+        keep = np.array([True, False, False, True, True])
+        chosen = Chosen(staged, keep)
+        counts = [staged.framing.count(h.height, h.width) for h in staged.headers]
+        expected = everything[np.repeat(keep, counts)]
+        for rows in (1, 7, 1000):
+            assert np.array_equal(np.concatenate(list(chosen.blocks(rows))), expected)
+        assert chosen.count == len(expected)
+
+
+@given(st.lists(st.binary(min_size=8, max_size=8), min_size=1, max_size=9), st.integers(0, 9))
+def test_digests_have_one_order(digests: list[bytes], cut: int) -> None:
+    def packed(part: list[bytes]) -> np.ndarray:
+        return np.frombuffer(b"".join(part), np.uint8).reshape(-1, 8)
+
+    got = sorted_digests(packed(digests[cut:]), packed(digests[:cut]))
+    assert [row.tobytes() for row in got] == sorted(digests)
+
+
+def test_measured_energy_is_enough_and_no_more() -> None:
+    frames = np.random.default_rng(0).integers(0, 200, (60, 5, 4, 3), dtype=np.uint8)
+    frames[:, :, 2:] //= 8
+    operators = ModeOperators(frames.shape[1:])
+    operators.add(frames)
+    for center in (False, True):
+        basis = Rank1Basis.from_operators(operators, center=center)
+        chosen = solving.measured_rank1(basis, ArrayFrames(frames), 0.9)
+        x = frames.astype(float) - (0 if basis.mean is None else basis.mean)
+        error = float(((frames - chosen.reconstruct(chosen.project(frames))) ** 2).sum())
+        assert 1 - error / float((x**2).sum()) >= 0.9 - 1e-4
+        assert chosen.measured and chosen.energy(chosen.components - 1) < 0.9
+        shuffled = ArrayFrames(frames[::-1].copy())
+        again = solving.measured_rank1(basis, shuffled, 0.9)
+        assert np.array_equal(again.energies, chosen.energies)
+        assert np.array_equal(again.indices, chosen.indices)
+
+
+def test_near_duplicates_span_few_dimensions(tmp_path: Path) -> None:
+    """A burst of almost equal frames: the rank is found, the basis orthonormal, nothing is NaN."""
+    rng = np.random.default_rng(3)
+    base = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    frames = np.repeat(base[None], 20, axis=0)
+    frames[10:, 0, 0, 0] ^= 1
+    plan_ = plan(Wish(method="subspace"), Counts(20, (8, 8, 3), 1, G))
+    basis = solving.solve_frames(ArrayFrames(frames), plan_, Wish(method="subspace"))
+    assert isinstance(basis, SubspaceBasis) and basis.components == 2
+    u = basis.matrix
+    assert np.abs(u.T @ u - np.eye(2)).max() <= 1e-10
+    assert np.array_equal(np.rint(basis.reconstruct(basis.project(frames))), frames)
+
+
+def test_content_order_forgets_where_frames_came_from() -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (30, 3, 3, 1), dtype=np.uint8)
+    order = np.random.default_rng(2).permutation(30)
+    one, two = solving.content_order(ArrayFrames(frames)), solving.content_order(ArrayFrames(frames[order]))
+    assert np.array_equal(frames[one], frames[order][two])
+
+
+def test_progress_names_the_stages(tmp_path: Path) -> None:
+    folder(tmp_path / "in", 6, sizes=((8, 8),))
+    seen: dict[str, tuple[int, int]] = {}
+    said: list[str] = []
+    request = FitRequest([str(tmp_path / "in")], tmp_path / "b.h5", Wish(method="operator", components=3))
+    fitted = fit(request, said.append, lambda stage, done, total: seen.__setitem__(stage, (done, total)))
+    assert seen["operator"] == (6, 6) and seen["read images"] == (6, 6)
+    assert len(said) == 1 and fitted.images == 6
+    assert set(fitted.seconds) == {"read", "operator", "solve", "write"}
