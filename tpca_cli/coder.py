@@ -6,7 +6,7 @@ A block is a pure function of the coder and its pictures; it depends on no other
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,13 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec.entropy import ESCAPE, PRECISION, TOKENS, Reader, Writer, probabilities
+from tpca_cli.codec import restore
+from tpca_cli.codec.blocks import walk
+from tpca_cli.codec.entropy import Reader, Writer
+from tpca_cli.codec.grid import Grid, grid_of
+from tpca_cli.codec.lapping import REACH, lap, norms
+from tpca_cli.codec.model import LEVELS, Model, build
+from tpca_cli.codec.plan import Ints, Plan, plan_of
+from tpca_cli.codec.ports import Decoder, Encoder
+from tpca_cli.codec.quantize import LAMBDA
+from tpca_cli.codec.scales import measure_scales
+from tpca_cli.codec.tiling import Pixels, Shape, batches, from_planes, runs, to_images, to_planes
 from tpca_cli.errors import FileRefused
-from tpca_cli.fixed import SCALE, FixedBasis, Floats, Ints
-from tpca_cli.framing import Framing
+from tpca_cli.fixed import SCALE, SCALE_BITS, FixedBasis, Floats
+from tpca_cli.framing import TILE, Framing
 
-Pixels = NDArray[Any]
-LARGEST = 1 << 38
+GAIN = 256
+"""Synthesis norms are stored in 1/256."""
+STEP_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -47,8 +58,13 @@ class Coder:
     basis: FixedBasis
     step_units: int
     components: int
-    classes: Ints
-    tables: Ints
+    lapped: bool
+    scales: Ints  # (M,) codes of the mean size of each component
+    lowest: Ints  # (channels, LEVELS) the same for the residual of the lowest components
+    centers: Ints  # (channels,) their mean
+    gains: Ints  # (M,)
+    restorer: restore.Restorer | None = None
+    restore_step: int = 0
 
     @classmethod
     def train(
@@ -60,14 +76,79 @@ class Coder:
         *,
         components: int | None = None,
         effort: int = 1,
+        lapped: bool | None = None,
     ) -> Coder:
-        """Tables that suit a sample of the pictures at this step."""
+        """A coder that suits a sample of the pictures at this step.
+
+        With all components tiles may be lapped (by default where it saves bits) and a filter is fitted; with
+        fewer components the block is the paper's truncation and nothing else.
+        """
         kept = min(components or basis.components, basis.components)
-        coder = cls(framing, basis, _units(step), kept, np.zeros(kept, np.int64), _builtin_tables())
-        q = coder._quantize(coder._analyze(sample))
-        mean = np.abs(q).mean(axis=1) if q.shape[1] else np.zeros(kept)
-        classes = np.clip(np.rint(4 * np.log2(np.maximum(mean, 2.0**-9)) + 36), 0, 63).astype(np.int64)
-        return replace(coder, classes=classes)
+        whole = kept == basis.components
+        can_lap = whole and framing.kind == TILE and framing.height >= 2 * REACH and basis.indices is not None
+        if lapped is None and can_lap:
+            both = [cls._fit(sample, framing, basis, step, kept, choice) for choice in (True, False)]
+            best = min(both, key=lambda coder: coder._price(sample))
+        else:
+            best = cls._fit(sample, framing, basis, step, kept, bool(lapped) and can_lap)
+        return best._with_restorer(sample) if whole and basis.depth == 8 and effort else best
+
+    @classmethod
+    def _fit(
+        cls,
+        sample: Sequence[Pixels],
+        framing: Framing,
+        basis: FixedBasis,
+        step: float,
+        kept: int,
+        lapped: bool,
+    ) -> Coder:
+        gains = np.full(kept, GAIN)
+        if lapped and basis.indices is not None:
+            vertical, horizontal = (norms(f / 2.0**basis.bits) for f in basis.factors[:2])
+            i, j = basis.indices[:kept, 0], basis.indices[:kept, 1]
+            gains = np.rint(GAIN * vertical[i] * horizontal[j]).astype(np.int64)
+        coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
+                    np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains)  # fmt: skip
+        measured = measure_scales(
+            [(coder._grid(_shapes(pictures)), coder._analyze(pictures)) for pictures in batches(sample)],
+            [int(coder._plan.order[row]) if row >= 0 else -1 for row in coder._plan.lowest],
+        )
+        return replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
+
+    def _price(self, sample: Sequence[Pixels]) -> float:
+        """Bits of part of a sample plus its error at the exchange rate of the quantiser."""
+        some = batches(sample)
+        found = [self.measure(pictures) for pictures in some[:: -(-len(some) // 2)]]
+        return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
+
+    def _with_restorer(self, sample: Sequence[Pixels]) -> Coder:
+        """With a filter fitted to the sample, unless it is too small to fit one."""
+        if sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
+            return self
+        decoded: list[restore.Singles] = []
+        originals: list[restore.Singles] = []
+        for pictures in batches(sample):
+            shapes = _shapes(pictures)
+            values, _ = self._walk(pictures, None)
+            for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):
+                decoded.append(_subpixels(images))
+                original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)
+                originals.append(original.astype(np.float32) * restore.SUBPIXEL)
+        return replace(self, restorer=restore.fit(decoded, originals), restore_step=self.step_units)
+
+    @functools.cached_property
+    def _plan(self) -> Plan:
+        indices = self.basis.indices
+        if indices is None:
+            return plan_of(tuple((m, 0, 0) for m in range(self.components)))
+        return plan_of(tuple((int(i), int(j), int(c)) for i, j, c in indices[: self.components]))
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """Weights and tables at this step."""
+        steps = np.maximum((self.step_units * GAIN + self.gains // 2) // self.gains, 1)
+        return build(self._plan, self.scales, self.lowest, self.centers, steps)
 
     @property
     def step(self) -> float:
@@ -75,67 +156,91 @@ class Coder:
         return self.step_units / SCALE
 
     def with_step(self, step: float) -> Coder:
-        """The same coder at another step; tables stay."""
+        """The same coder at another step; a filter fitted at a step far from it is not used."""
         return replace(self, step_units=_units(step))
 
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
-        q = self._quantize(self._analyze(pictures))
         writer = Writer()
-        models = probabilities(self.tables)
-        for component, plane in enumerate(q):
-            live = bool(plane.any())
-            writer.bits(np.array([live]))
-            if live:
-                writer.values(np.abs(plane), np.repeat(models[self.classes[component]][None], plane.size, 0))
-                writer.bits(plane[plane != 0] < 0)
-        decoded = self._pictures(q, [p.shape[:2] for p in pictures])
-        return Encoded(writer.finish(), _sse(pictures, decoded))
+        values, _ = self._walk(pictures, writer)
+        return Encoded(writer.finish(), self._sse(pictures, values))
 
     def measure(self, pictures: Sequence[Pixels]) -> Measured:
         """The error and an estimate of the size, without entropy coding."""
-        q = self._quantize(self._analyze(pictures))
-        decoded = self._pictures(q, [p.shape[:2] for p in pictures])
-        cost = -np.log2(probabilities(self.tables))[self.classes]  # (M, TOKENS)
-        magnitudes = np.minimum(np.abs(q), ESCAPE)
-        bits = np.take_along_axis(cost, magnitudes, axis=1)[q.any(axis=1)].sum() + (q != 0).sum()
-        return Measured(_sse(pictures, decoded), float(bits))
+        values, bits = self._walk(pictures, None)
+        return Measured(self._sse(pictures, values), bits)
 
-    def decode(
-        self, data: bytes, shapes: Sequence[tuple[int, int]], components: int | None = None
-    ) -> list[Pixels]:
+    def decode(self, data: bytes, shapes: Sequence[Shape], components: int | None = None) -> list[Pixels]:
         """The pictures of a block; with fewer components they come out blurrier."""
-        reader = Reader(data)
-        n = sum(self.framing.count(h, w) for h, w in shapes)
-        q = np.zeros((self.components, n), np.int64)
-        models = probabilities(self.tables)
-        for component in range(self.components):
-            if reader.bits(1)[0]:
-                plane = reader.values(np.repeat(models[self.classes[component]][None], n, 0))
-                nonzero = plane != 0
-                plane[nonzero] *= 1 - 2 * reader.bits(int(nonzero.sum())).astype(np.int64)
-                q[component] = plane
-        if np.abs(q).max(initial=0) > LARGEST:
-            raise FileRefused("block holds a coefficient out of range")
-        return self._pictures(q if components is None else q[: max(components, 0)], shapes)
+        grid = self._grid(shapes)
+        state = walk(self.model, grid, Decoder(self.model, Reader(data)))
+        values = self._by_component(state.values, grid)
+        if components is not None:
+            values = values[: max(components, 0)]
+        return self._pictures(values, shapes)
+
+    def _walk(self, pictures: Sequence[Pixels], writer: Writer | None) -> tuple[Floats, float]:
+        grid = self._grid(_shapes(pictures))
+        canvas = np.zeros((self.components, grid.size))
+        canvas[:, grid.places] = self._analyze(pictures)[self._plan.order]
+        port = Encoder(self.model, canvas, writer)
+        state = walk(self.model, grid, port)
+        return self._by_component(state.values, grid), port.bits
+
+    def _by_component(self, values: Floats, grid: Grid) -> Floats:
+        out = np.empty((self.components, grid.places.size))
+        out[self._plan.order] = values.take(grid.places, axis=1)
+        return out
+
+    def _sse(self, pictures: Sequence[Pixels], values: Floats) -> Ints:
+        decoded = self._pictures(values, _shapes(pictures))
+        errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
+        return np.array([int(e @ e) for e in errors], np.int64)
+
+    def _grid(self, shapes: Sequence[Shape]) -> Grid:
+        return grid_of(tuple(self.framing.grid(h, w) for h, w in shapes))
 
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
-        frames = [self.framing.split(p) for p in pictures]
-        stacked = np.concatenate(frames) if frames else np.zeros((0, *self.framing.frame_shape))
-        return self.basis.analyze(np.moveaxis(stacked, 0, -1))[: self.components]
+        """Coefficients (M, tiles)."""
+        planes = []
+        for _, first, last in runs(_shapes(pictures)):
+            images = to_images(self.framing, pictures[first:last])
+            if self.lapped:
+                images *= SCALE
+                lap(images.reshape(-1, *images.shape[2:]), self.framing.height)
+            planes.append(to_planes(self.framing, images))
+        together = planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
+        return self.basis.analyze(together, SCALE_BITS if self.lapped else 0)[: self.components]
 
-    def _quantize(self, coefficients: Floats) -> Ints:
-        magnitude = np.floor(np.abs(coefficients) / self.step_units + 0.38).astype(np.int64)
-        return np.where(coefficients < 0, -magnitude, magnitude)
-
-    def _pictures(self, q: Ints, shapes: Sequence[tuple[int, int]]) -> list[Pixels]:
-        planes = self.basis.to_pixels(self.basis.synthesize(q.astype(np.float64) * self.step_units))
-        frames = np.ascontiguousarray(np.moveaxis(planes, -1, 0))
+    def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
+        """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
+        planes = self.basis.synthesize(values)
         out, at = [], 0
-        for h, w in shapes:
-            count = self.framing.count(h, w)
-            out.append(self.framing.join(frames[at : at + count], h, w))
-            at += count
+        for (h, w), first, last in runs(shapes):
+            grid = self.framing.grid(h, w)
+            tiles = (last - first) * grid[0] * grid[1]
+            images = from_planes(self.framing, planes[..., at : at + tiles], grid)
+            at += tiles
+            if self.lapped:
+                lap(images.reshape(-1, *images.shape[2:]), self.framing.height, inverse=True)
+            out.append(images[:, :, :h, :w])
+        return out
+
+    def _pictures(self, values: Floats, shapes: Sequence[Shape]) -> list[Pixels]:
+        """The pixels that a reader gets."""
+        near = self.restore_step * 5 <= self.step_units * 8 <= self.restore_step * 13
+        restorer = self.restorer if near and values.shape[0] == self.components else None
+        out: list[Pixels] = []
+        for images in self._images(values, shapes):
+            if restorer is None:
+                pixels = self.basis.to_pixels(images)
+            else:
+                fine = _subpixels(images)
+                restorer.apply(fine)
+                fine += restore.SUBPIXEL // 2
+                fine *= np.float32(1 / restore.SUBPIXEL)
+                pixels = np.clip(np.floor(fine, out=fine), 0, self.basis.peak, out=fine).astype(np.uint8)
+            out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))
         return out
 
     @property
@@ -146,49 +251,63 @@ class Coder:
             "basis": self.basis.meta,
             "step": self.step_units,
             "components": self.components,
+            "lapped": self.lapped,
+            "restore": self.restore_step,
         }
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The tables and the basis as small integer arrays."""
-        basis = {f"basis_{name}": array for name, array in self.basis.to_arrays().items()}
-        return {**basis, "classes": self.classes.astype(np.uint8)}
+        arrays = {f"basis_{name}": array for name, array in self.basis.to_arrays().items()}
+        arrays["scales"] = self.scales.astype(np.uint8)
+        arrays["lowest"] = self.lowest.astype(np.uint8)
+        arrays["centers"] = self.centers.astype(np.int32)
+        if self.lapped:
+            arrays["gains"] = self.gains.astype(np.uint16)
+        if self.restorer is not None:
+            arrays["restore"] = self.restorer.to_array()
+        return arrays
 
     @classmethod
     def from_arrays(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Coder:
-        """The coder that `meta` and `to_arrays` described."""
+        """The coder that `meta` and `to_arrays` described; refused unless every number is possible."""
         try:
             framing = Framing.from_dict(meta["framing"])
             inner = {k.removeprefix("basis_"): v for k, v in arrays.items() if k.startswith("basis_")}
             basis = FixedBasis.from_arrays(meta["basis"], inner)
-            step, kept = int(meta["step"]), int(meta["components"])
-            classes = np.asarray(arrays["classes"]).astype(np.int64)
+            step, kept, lapped = int(meta["step"]), int(meta["components"]), bool(meta["lapped"])
+            gains = np.asarray(arrays["gains"]) if lapped else np.full(kept, GAIN)
+            scales, lowest, centers, gains = (
+                np.asarray(array).astype(np.int64)
+                for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
+            )
+            restorer = restore.Restorer.from_array(arrays["restore"]) if "restore" in arrays else None
+            restore_step = int(meta["restore"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileRefused(f"coder is incomplete or malformed ({error})") from error
-        if not (1 <= step < 1 << 30 and 0 < kept <= basis.components and classes.shape == (kept,)):
-            raise FileRefused("coder has an impossible step or number of components")
-        if classes.max() > 63:
-            raise FileRefused("coder names a table that does not exist")
-        return cls(framing, basis, step, kept, classes, _builtin_tables())
+        shapes = (scales.shape, gains.shape, lowest.shape, centers.shape)
+        if not (1 <= step < STEP_LIMIT and 0 < kept <= basis.components):
+            raise FileRefused(f"coder has step {step} and {kept} components of {basis.components}")
+        if basis.frame_shape != framing.frame_shape or (lapped and framing.kind != TILE):
+            raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
+        coder = cls(
+            framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step
+        )
+        channels = len(coder._plan.lowest)
+        if shapes != ((kept,), (kept,), (channels, LEVELS), (channels,)) or gains.min() < 1:
+            raise FileRefused(f"coder has tables of impossible shapes {shapes}")
+        return coder
 
 
 def _units(step: float) -> int:
-    return max(1, round(step * SCALE))
+    return min(max(1, round(step * SCALE)), STEP_LIMIT - 1)
 
 
-def _builtin_tables() -> Ints:
-    """Geometric distributions by mean magnitude 2^((class - 36) / 4), in integers over 2^PRECISION."""
-    rows = []
-    for k in range(64):
-        ratio = (mean := 2.0 ** ((k - 36) / 4)) / (1 + mean)
-        weights = [(1 - ratio) * ratio**v for v in range(ESCAPE)] + [ratio**ESCAPE]
-        row = [max(1, math.floor(w * 2**PRECISION)) for w in weights]
-        row[0] += 2**PRECISION - sum(row)
-        if row[0] < 1:
-            row = [2**PRECISION // TOKENS] * TOKENS
-        rows.append(row)
-    return np.array(rows, np.int64)
+def _shapes(pictures: Sequence[Pixels]) -> list[Shape]:
+    return [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
 
 
-def _sse(pictures: Sequence[Pixels], decoded: Sequence[Pixels]) -> Ints:
-    pairs = zip(pictures, decoded, strict=True)
-    return np.array([int(((a.astype(np.int64) - b) ** 2).sum()) for a, b in pairs], np.int64)
+def _subpixels(images: Floats) -> restore.Singles:
+    """Images in units of 1/SCALE as rounded units of 1/SUBPIXEL."""
+    fine = images * (restore.SUBPIXEL / SCALE)
+    fine += 0.5
+    return np.floor(fine, out=fine).astype(np.float32)

@@ -1,0 +1,137 @@
+"""One walk over the components of a block, the same for encoder and decoder.
+
+The walk asks a port for flags and values and keeps what both sides know: decoded magnitudes and dequantised
+values. The port of the encoder decides and writes; the port of the decoder reads. Since everything else is
+this one function, the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.codec import priors
+from tpca_cli.codec.grid import Grid, Level
+from tpca_cli.codec.model import CODES, LEVELS, UNIT, Model, classes_of
+from tpca_cli.codec.plan import Ints, Step
+from tpca_cli.codec.quantize import dequantize
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+LARGEST = 4095.0
+
+
+class Port(Protocol):
+    """Where flags and values come from or go to."""
+
+    def flags(self, color: int, zone: int, places: Ints, classes: Ints) -> Flags:
+        """Whether the tile at each place has anything in this zone or later ones."""
+
+    def values(self, start: int, stop: int, places: Ints, classes: Ints, means: Floats | float) -> Floats:
+        """Quantised values (k, n) of rows start:stop, as integers in floats."""
+
+
+class State:
+    """What is decoded so far, on the canvas of the block."""
+
+    def __init__(self, model: Model, grid: Grid) -> None:
+        self.model, self.stride = model, grid.stride
+        self.own: Floats = np.zeros((model.expected.size, grid.size))
+        self.values: Floats = np.zeros((model.expected.size, grid.size))
+        self.flagged: dict[tuple[int, int], Floats] = {key: np.zeros(grid.size) for key in model.plan.zones}
+
+    def see(self, kind: int, start: int, stop: int, places: Ints) -> Floats:
+        """Magnitudes (rows, n) of the tiles themselves, or summed over two opposite neighbours."""
+        rows = self.own[start:stop]
+        if kind in (0, 3):
+            return rows.take(places, axis=1)
+        away = self.stride if kind == 1 else 1
+        return rows.take(places - away, axis=1) + rows.take(places + away, axis=1)
+
+    def classify(self, index: int, phase: int, places: Ints) -> Ints:
+        """Classes (k, n) of the components of a step."""
+        model = self.model
+        step = model.plan.steps[index]
+        total = np.repeat(model.bases[index][phase], places.size, axis=1)
+        for look in model.looks[index][phase]:
+            total += look.weights @ self.see(look.kind, look.start, look.stop, places)
+        np.maximum(total, 1.0, out=total)
+        codes = total.view(np.int64)
+        codes >>= 49
+        codes -= (1023 << 3) - CODES * np.arange(step.start, step.stop)[:, None]
+        return model.maps.take(codes)
+
+    def flag_classes(self, step: Step, phase: int, places: Ints) -> Ints:
+        """Classes (n,) of the flags that open a zone: by the zone before, flags beside, the first channel."""
+        plan, expected = self.model.plan, self.model.expected
+        here = plan.zones[step.color, step.zone]
+        zone = float(expected[here[0] : here[1]].sum())
+        before = plan.zones.get((step.color, step.zone - 1))
+        if before is not None:
+            previous = float(expected[before[0] : before[1]].sum())
+        else:
+            low = [row for c, row in enumerate(plan.lowest) if row >= 0 and min(c, 1) == step.color]
+            before = (min(low), max(low) + 1) if low else (0, 0)
+            channels = slice(0, 1) if step.color == 0 else slice(1, None)
+            previous = float(self.model.lowest[channels, LEVELS - 1].sum())
+        scale = np.floor(UNIT * min(zone / max(previous, 1.0), 8.0))
+        weights = priors.FLAG_WEIGHTS[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
+        own = self.see(0, *before, places).sum(axis=0)
+        beside = (self.see(1, *before, places) + self.see(2, *before, places)).sum(axis=0)
+        total = weights[0] * zone + weights[1] * scale * own + weights[2] * scale * beside
+        flags = self.flagged[step.color, step.zone]
+        if phase:
+            around = (
+                flags[places - 1]
+                + flags[places + 1]
+                + flags[places - self.stride]
+                + flags[places + self.stride]
+            )
+            total += weights[3] * UNIT * around
+        if step.color and (0, step.zone) in self.flagged:
+            total += weights[4] * UNIT * self.flagged[0, step.zone][places]
+        return classes_of(np.floor(total / UNIT))
+
+
+def walk(model: Model, grid: Grid, port: Port) -> State:
+    """Code or decode one block through `port`."""
+    state = State(model, grid)
+    for channel, row in enumerate(model.plan.lowest):
+        if row >= 0:
+            for level in grid.levels:
+                _lowest(state, port, channel, row, level)
+    live: dict[tuple[int, int], Ints] = {}
+    for index, step in enumerate(model.plan.steps):
+        for phase in (0, 1):
+            places = live.get((step.color, phase), grid.phases[phase])
+            if step.opens and places.size:
+                classes = state.flag_classes(step, phase, places)
+                places = places[port.flags(step.color, step.zone, places, classes)]
+                state.flagged[step.color, step.zone][places] = 1.0
+            live[step.color, phase] = places
+            if places.size:
+                classes = state.classify(index, phase, places)
+                q = port.values(step.start, step.stop, places, classes, 0.0)
+                state.own[step.start : step.stop, places] = np.minimum(np.abs(q), LARGEST)
+                steps = model.steps[step.start : step.stop]
+                state.values[step.start : step.stop, places] = dequantize(q, steps, classes)
+    return state
+
+
+def _lowest(state: State, port: Port, channel: int, row: int, level: Level) -> None:
+    """The lowest component of one level of the pyramid: predicted by the mean of coarser neighbours."""
+    model, values = state.model, state.values[row]
+    step = float(model.steps[row, 0])
+    around = values[level.around]  # (4, n)
+    known = np.maximum(level.known, 1)
+    means = np.floor((around * level.present).sum(axis=0) / known + 0.5)
+    means = np.where(level.known > 0, means, float(model.centers[channel]))
+    spread = (np.abs(around - means) * level.present).sum(axis=0) / known  # (n,)
+    prior = float(model.lowest[channel, min(level.fineness, LEVELS - 1)])
+    classes = classes_of(np.floor(prior * 0.45 + spread * (0.45 * UNIT) / step))[None]
+    q = port.values(row, row + 1, level.places, classes, means)
+    values[level.places] = means + dequantize(q, step, classes)[0]
+    state.own[row, level.places] = np.minimum(np.abs(q[0]), LARGEST)

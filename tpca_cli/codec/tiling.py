@@ -1,0 +1,71 @@
+"""Pictures to planes of tiles and back, whole runs of one size at a time.
+
+Pictures (h, w, c) become images (n, c, h, w), padded by mirroring as `framing` does, and then planes
+(T, T, c, tiles): the same tiles in the same order as `Framing.split`, with the tile index last.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.framing import Framing, mirror
+
+Pixels = NDArray[Any]
+Floats = NDArray[np.float64]
+Shape = tuple[int, int]
+
+
+def runs(shapes: Sequence[Shape]) -> Iterator[tuple[Shape, int, int]]:
+    """Consecutive pictures of one size: (size, first, last + 1)."""
+    at = 0
+    for shape, group in itertools.groupby(shapes):
+        count = len(list(group))
+        yield shape, at, at + count
+        at += count
+
+
+def to_images(framing: Framing, pictures: Sequence[Pixels]) -> Floats:
+    """Pictures of one size as padded images (n, c, h, w)."""
+    h, w, _ = pictures[0].shape
+    rows, columns = framing.grid(h, w)
+    stacked = np.stack(pictures).transpose(0, 3, 1, 2)
+    if (rows * framing.height, columns * framing.width) != (h, w):
+        down, right = mirror(h, rows * framing.height), mirror(w, columns * framing.width)
+        stacked = stacked[:, :, down][..., right]
+    return np.ascontiguousarray(stacked, dtype=np.float64)
+
+
+def to_planes(framing: Framing, images: Floats) -> Floats:
+    """Padded images as planes (T, T, c, tiles)."""
+    n, c, h, w = images.shape
+    th, tw = framing.height, framing.width
+    tiles = images.reshape(n, c, h // th, th, w // tw, tw).transpose(3, 5, 1, 0, 2, 4)
+    return np.asarray(tiles.reshape(th, tw, c, -1), np.float64)
+
+
+def from_planes(framing: Framing, planes: Floats, grid: Shape) -> Floats:
+    """The inverse of `to_planes` for images with this grid of tiles."""
+    th, tw, c, tiles = planes.shape
+    rows, columns = grid
+    n = tiles // (rows * columns)
+    images = planes.reshape(th, tw, c, n, rows, columns).transpose(3, 2, 4, 0, 5, 1)
+    return np.asarray(images.reshape(n, c, rows * th, columns * tw), np.float64)
+
+
+def batches(sample: Sequence[Pixels], most: int = 1 << 17) -> list[list[Pixels]]:
+    """Pictures in blocks of at most `most` pixels (or one picture)."""
+    out: list[list[Pixels]] = []
+    room = 0
+    for picture in sample:
+        pixels = picture.shape[0] * picture.shape[1]
+        if not out or pixels > room:
+            out.append([])
+            room = most
+        out[-1].append(picture)
+        room -= pixels
+    return out
