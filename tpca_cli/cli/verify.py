@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def command(console: Console, file: Path, sources: tuple[str, ...], **given: Any
     _warn(console, compared)
     if given["print0_verified"]:
         if not checked.damage:  # a file that rots is no place for the only copy
-            sys.stdout.buffer.write(b"".join(path + b"\0" for path in compared.safe))
+            _write(b"".join(path + b"\0" for path in compared.safe))
         console.say(_text(file, checked, compared, bool(sources)))
     else:
         data = _data(file, checked, compared, given["min_psnr"]) if sources else _data(file, checked)
@@ -91,6 +92,15 @@ def command(console: Console, file: Path, sources: tuple[str, ...], **given: Any
     if checked.damage:
         return FileRefused.exit_code
     return options.EXIT_SKIPPED if compared.failed else 0
+
+
+def _write(data: bytes) -> None:
+    """Bytes to stdout, also where it is a text stream of a program that embeds this one."""
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(os.fsdecode(data))
+    else:
+        binary.write(data)
 
 
 def _check(

@@ -1,0 +1,84 @@
+"""`tpca repack`: an archive without the waste of many appends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.options import Console, human
+from tpca_cli.errors import printable
+
+EPILOG = """\b
+Examples:
+  tpca repack photos.h5 -o smaller.h5
+  tpca repack photos.h5 -o photos.h5 --force
+  tpca repack damaged.h5 -o rescued.h5 --salvage"""
+
+
+@click.command("repack", epilog=EPILOG)
+@click.argument("archive", type=click.Path(path_type=Path))
+@options.output_option
+@click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
+@click.option(
+    "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
+)
+@options.workers_option
+@options.lock_wait_option
+@options.force_option
+@options.common_options
+def command(
+    console: Console,
+    archive: Path,
+    output: Path,
+    salvage: bool,
+    basis: Path | None,
+    workers: int,
+    lock_wait: float,
+    force: bool,
+) -> int:
+    """Write ARCHIVE anew without replaced images and in full blocks; every pixel stays as it is.
+
+    Nothing is compressed a second time: the coded integers move to new blocks. The output may be the archive
+    itself, with --force; it is then replaced in one step, and only if nobody else has changed it meanwhile.
+    """
+    from tpca_cli import store
+    from tpca_cli.archive import Archive
+    from tpca_cli.pipeline.groups import linked_basis
+    from tpca_cli.pipeline.repack import repack
+
+    if output.is_symlink() and os.path.realpath(output) == os.path.realpath(archive):
+        output = Path(os.path.realpath(output))
+    linked = linked_basis(basis) if basis else None
+    with store.lock(output, lock_wait):
+        with Archive(archive, basis=linked) as opened:
+            before = os.stat(archive).st_size
+            itself = output.exists() and os.path.samefile(archive, output)
+            result = repack(
+                opened,
+                output,
+                console.progress,
+                workers=workers,
+                salvage=salvage,
+                force=force,
+                expect=opened.identity if itself else None,
+            )
+        with Archive(output) as written:
+            facts = written.info()
+    for name in result.lost:
+        console.warn(f"lost {printable(name)}: in a damaged block")
+    data = {
+        **facts,
+        "before_bytes": before,
+        "before_blocks": result.old_blocks,
+        "dropped": result.dropped,
+        "lost": list(result.lost),
+    }
+    console.result(
+        data,
+        f"{result.images} images, {result.dropped} replaced ones dropped, {result.old_blocks} blocks became "
+        f"{result.new_blocks}\n{printable(output)}: {human(before)} became {human(facts['archive_bytes'])}",
+    )
+    return options.EXIT_SKIPPED if result.lost else 0
