@@ -12,18 +12,24 @@ from tpca_cli.operators.cross import cross
 from tpca_cli.tensors import ArrayFrames
 
 
-def spelled(count: int) -> str:
-    """The tree over so many leaves, level by level: neighbors, then neighboring pairs, and so on."""
+def spelled(count: int, fan: int) -> str:
+    """The tree over so many leaves, level by level: neighbors, then neighboring groups, and so on."""
     level = [str(leaf) for leaf in range(count)]
     while len(level) > 1:
-        pairs = [f"({a}+{b})" for a, b in zip(level[::2], level[1::2], strict=False)]
-        level = pairs + level[2 * len(pairs) :]
+        level = [chain(level[start : start + fan]) for start in range(0, len(level), fan)]
     return level[0]
 
 
-@given(st.integers(1, 200))
-def test_neighbors_are_added_level_by_level(count) -> None:
-    assert tree((str(leaf) for leaf in range(count)), lambda a, b: f"({a}+{b})") == spelled(count)
+def chain(parts: list[str]) -> str:
+    total, *rest = parts
+    for part in rest:
+        total = f"({total}+{part})"
+    return total
+
+
+@given(st.integers(1, 300), st.integers(2, 16))
+def test_neighbors_are_added_level_by_level(count, fan) -> None:
+    assert tree(map(str, range(count)), lambda a, b: f"({a}+{b})", fan) == spelled(count, fan)
 
 
 def test_a_fold_sees_every_frame_once_in_runs_of_one_length() -> None:

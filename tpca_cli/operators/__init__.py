@@ -7,13 +7,14 @@ The result depends on the frames alone, never on the block size, their order, th
 the machine.
 """
 
-from tpca_cli.operators.fold import add, block_length, fold, join, run_length, tree
+from tpca_cli.operators.fold import FAN, add, block_length, fold, join, run_length, tree
 from tpca_cli.operators.gram import Frames, GramOperator
 from tpca_cli.operators.modes import ModeOperators, partial_trace
 from tpca_cli.operators.moments import Moments
 from tpca_cli.operators.tensor import TensorOperator
 
 __all__ = [
+    "FAN",
     "Frames",
     "GramOperator",
     "ModeOperators",

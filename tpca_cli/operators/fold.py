@@ -63,8 +63,8 @@ def fold(
     return tree(parts(), local)
 
 
-def tree(parts: Iterable[State], combine: Callable[[State, State], State]) -> State:
-    """Sums of FAN neighbors, then of FAN such sums, and so on, holding no more than one sum of each size.
+def tree(parts: Iterable[State], combine: Callable[[State, State], State], fan: int = FAN) -> State:
+    """Sums of `fan` neighbors, then of as many such sums, and so on, holding one sum of each size at most.
 
     A narrower tree would hold more of them, and one product with 500 frames of 128 x 128 x 3 is 200 MB.
     """
@@ -74,9 +74,9 @@ def tree(parts: Iterable[State], combine: Callable[[State, State], State]) -> St
         while groups and groups[-1].size == size:
             group = groups[-1]
             group.count, group.total = group.count + 1, combine(group.total, total)
-            if group.count < FAN:
+            if group.count < fan:
                 break
-            size, total = size * FAN, groups.pop().total
+            size, total = size * fan, groups.pop().total
         else:
             groups.append(_Group(size, 1, total))
     if not groups:
