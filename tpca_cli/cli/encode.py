@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +78,7 @@ TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 @options.tile_option
 @options.size_option
 @options.workers_option
+@options.cluster_option
 @options.max_pixels_option
 @options.on_error_option
 @options.lock_wait_option
@@ -89,6 +92,8 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
     images themselves and stored with them, unless --basis names one.
     """
     from tpca_cli import store
+    from tpca_cli.cluster import connect
+    from tpca_cli.pipeline.cluster_plan import encode_on
     from tpca_cli.pipeline.encode import EncodeRequest, plan
     from tpca_cli.pipeline.survey import Reading
     from tpca_cli.rate import Target
@@ -119,18 +124,25 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
         return _append(console, request, given, target)
     if given["dry_run"]:
         facts = plan(request, console.progress)
-        console.result(facts, "\n".join(f"{key:14} {value}" for key, value in facts.items()))
+        if given["cluster"] is not None:
+            facts |= encode_on(facts, given["cluster"])
+        width = max(map(len, facts))
+        console.result(facts, "\n".join(f"{key:{width}} {value}" for key, value in facts.items()))
         return 0
     if target.kind == "psnr" and given["psnr"] is None and not appending:
         console.say(
             f"no target given: aiming at {target.value:g} dB (--psnr, --max-bytes, .. choose another)"
         )
-    with store.lock(output, given["lock_wait"]):
+    with ExitStack() as stack:
+        stack.enter_context(store.lock(output, given["lock_wait"]))
         removed, kept = store.remove_stale(output)
         for path in [*removed, *kept]:
             console.say(
                 f"{'removed' if path in removed else 'found'} {printable(path)}, left by a killed run"
             )
+        if given["cluster"] is not None:
+            cluster = stack.enter_context(connect(given["cluster"]))
+            request = replace(request, reading=replace(request.reading, cluster=cluster))
         # looked at again under the lock: the run that we waited for may have made it
         if given["append"] and output.exists():
             return _append(console, request, given, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,7 @@ def solve_options(function: options.F) -> options.F:
 )
 @options.memory_option
 @options.workers_option
+@options.cluster_option
 @options.max_pixels_option
 @options.on_error_option
 @options.lock_wait_option
@@ -133,6 +135,8 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
     given).
     """
     from tpca_cli import store
+    from tpca_cli.cluster import connect
+    from tpca_cli.pipeline.cluster_plan import fit_on
     from tpca_cli.pipeline.fit import FitRequest, fit
     from tpca_cli.pipeline.preview import preview
 
@@ -141,6 +145,8 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
         raise UsageError("missing option '-o' / '--output'")
     if given["size"] is not None and given["tile"] is not None:
         raise UsageError("--size and --tile exclude one another")
+    if given["cluster"] is not None and given["cache"] is not None:
+        raise UsageError("--cache is for one machine: the workers of --cluster keep frames in their memory")
     request = FitRequest(
         sources=sources,
         output=output,
@@ -158,10 +164,14 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
     )
     if given["dry_run"]:
         facts = preview(request, console.progress)
+        if given["cluster"] is not None:
+            facts |= fit_on(facts, given["cluster"])
         console.result(facts, _preview_text(facts))
         return 0
     with ExitStack() as stack:
         stack.enter_context(store.lock(output, given["lock_wait"]))
+        if given["cluster"] is not None:
+            request = replace(request, cluster=stack.enter_context(connect(given["cluster"])))
         result = fit(request, console.say, console.progress)
     console.skipped(result.skipped)
     facts = {
@@ -231,6 +241,8 @@ def basis_text(path: Path, facts: dict[str, Any]) -> str:
 def _preview_text(facts: dict[str, Any]) -> str:
     shown = dict(facts)
     shown["frame_shape"] = "x".join(str(side) for side in facts["frame_shape"])
-    for name in ("memory_bytes", "disk_bytes"):
-        shown[name] = human(facts[name])
-    return "\n".join(f"{key:15} {value}" for key, value in shown.items() if value is not None)
+    for name in facts:
+        if "bytes" in name or name == "cluster_memory_per_worker":
+            shown[name] = human(facts[name])
+    width = max(map(len, shown))
+    return "\n".join(f"{key:{width}} {value}" for key, value in shown.items() if value is not None)

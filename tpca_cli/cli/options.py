@@ -206,4 +206,9 @@ lock_wait_option = click.option(
     metavar="SECONDS",
     help="Wait this long for another run that holds the output.",
 )
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Work on a Dask cluster: tcp://HOST:PORT, a scheduler file, or local:N for N processes here.",
+)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print the plan and stop.")

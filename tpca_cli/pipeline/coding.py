@@ -68,18 +68,21 @@ def code_all(
     """The results of all jobs, in order."""
     tasks = tasks_of(plans)
     total = sum(len(plan.members) for plan in plans)
+    if reading.cluster is not None:
+        from tpca_cli.pipeline.remote_coding import code_on  # it is made of the jobs below
+
+        yield from code_on(reading.cluster, plans, tasks, reading, spool, progress)
+        return
 
     def run(numbered: tuple[int, Task]) -> Coded:
         number, task = numbered
         plan = plans[task.group]
-        kept = spool.get(number) if spool else None
-        if kept is not None:
-            coded = _restored(*kept)
-            if _still_true(coded, plan, task.job):
-                return coded
+        coded = kept(spool, number, plan, task.job)
+        if coded is not None:
+            return coded
         coded = code_job(plan, task, reading)
         if spool:
-            spool.put(number, _described(coded), coded.data)
+            spool.put(number, described(coded), coded.data)
         return coded
 
     done = 0
@@ -88,6 +91,15 @@ def code_all(
         if progress:
             progress("encoding", done, total)
         yield coded
+
+
+def kept(spool: Spool | None, number: int, plan: GroupPlan, job: Job) -> Coded | None:
+    """A result of an earlier run, if it still holds."""
+    found = spool.get(number) if spool else None
+    if found is None:
+        return None
+    coded = restored(*found)
+    return coded if _still_true(coded, plan, job) else None
 
 
 def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
@@ -177,7 +189,9 @@ def _still_true(coded: Coded, plan: GroupPlan, job: Job) -> bool:
     return digests == [entry.digest for entry in coded.entries]
 
 
-def _described(coded: Coded) -> dict[str, object]:
+def described(coded: Coded) -> dict[str, object]:
+    """A result as JSON, without its bytes."""
+
     def plain(record: Entry | BlockRecord) -> list[object]:
         return [value.hex() if isinstance(value, bytes) else value for value in vars(record).values()]
 
@@ -189,7 +203,9 @@ def _described(coded: Coded) -> dict[str, object]:
     }
 
 
-def _restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
+def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
+    """The inverse of `described`."""
+
     def record(kind: Callable[..., Entry | BlockRecord], values: list[object], raw: set[str]) -> object:
         names = kind.__dataclass_fields__  # type: ignore[attr-defined]
         return kind(

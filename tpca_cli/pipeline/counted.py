@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tpca_cli.basisfile import StoredBasis
 from tpca_cli.errors import UsageError, printable
+from tpca_cli.operators import Frames
 from tpca_cli.tensors import Staged
 
 
@@ -29,6 +30,12 @@ def new_images(staged: Staged, base: StoredBasis | None, on_duplicate: str) -> n
             f"{printable(first.path)}; --on-duplicate skip leaves them out"
         )
     return keep
+
+
+def chosen(staged: Staged, keep: npt.NDArray[np.bool_]) -> Frames:
+    """The frames of the images to keep."""
+    apart = getattr(staged.frames, "only", None)
+    return Chosen(staged, keep) if apart is None else apart(keep)
 
 
 class Chosen:

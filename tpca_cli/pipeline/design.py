@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.bases import Basis, OperatorBasis, Rank1Basis
+from tpca_cli.cluster import Cluster
 from tpca_cli.coder import Coder
 from tpca_cli.eigen import solve_dense
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
 from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
-from tpca_cli.operators import ModeOperators, TensorOperator
+from tpca_cli.operators import ModeOperators, TensorOperator, add
 from tpca_cli.parallel import ordered_map
+from tpca_cli.pipeline.abroad import anchored, as_given, errors_as_given, meter, shard_images
+from tpca_cli.pipeline.shards import add_state, state_of
 from tpca_cli.pipeline.survey import Kind, Member, Progress, Reading, read_member, refusal
 from tpca_cli.scan import Skipped
 
@@ -144,6 +147,8 @@ def fit(
     design: Design, members: Sequence[Member], kind: Kind, reading: Reading, progress: Progress = None
 ) -> tuple[Basis, list[Member], list[Skipped]]:
     """The basis of all images of a group; images that cannot be read drop out here."""
+    if reading.cluster is not None:
+        return _fit_on(reading.cluster, design, members, kind, reading, progress)
     total = _operator(design, kind)
     lock = threading.Lock()
 
@@ -169,6 +174,64 @@ def fit(
         if progress and (done % 32 == 0 or done == len(members)):
             progress("fitting the basis", done, len(members))
     return _solved(design, total), kept, skipped
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some images of a group on a worker, or what they came to."""
+
+    first: int
+    members: tuple[Member, ...] = ()
+    state: tuple[Any, ...] = ()
+    skipped: tuple[tuple[int, Skipped], ...] = ()
+
+
+def fit_part(part: Part, design: Design, kind: Kind, reading: Reading) -> Part:
+    """The operator of some images, and which of them could not be read."""
+    total = _operator(design, kind)
+    skipped = []
+    for position, member in enumerate(part.members, part.first):
+        try:
+            total.add(design.framing.split(read_member(member, kind.channels, reading).pixels))
+        except (ImageRefused, StorageError) as error:
+            skipped.append((position, refusal(member.ref, error, reading)))
+    return Part(part.first, (), state_of(total), tuple(skipped))
+
+
+def add_parts(one: Part, other: Part) -> Part:
+    """Two neighboring parts as one."""
+    return Part(one.first, (), add(one.state, other.state), one.skipped + other.skipped)
+
+
+def _fit_on(
+    cluster: Cluster,
+    design: Design,
+    members: Sequence[Member],
+    kind: Kind,
+    reading: Reading,
+    progress: Progress,
+) -> tuple[Basis, list[Member], list[Skipped]]:
+    total = _operator(design, kind)
+    counts = [design.framing.count(member.height, member.width) for member in members]
+    size = shard_images(counts, design.framing.frame_shape, kind.dtype, cluster.threads, design.method)
+    parts = (
+        Part(at, tuple(replace(m, ref=anchored(m.ref)) for m in members[at : at + size]))
+        for at in range(0, len(members), size)
+    )
+    with errors_as_given([member.ref for member in members[:1]]):
+        result = cluster.reduce(
+            fit_part,
+            add_parts,
+            parts,
+            design,
+            kind,
+            reading.on_worker,
+            weigh=lambda part: len(part.members),
+            done=meter(progress, "fitting the basis", len(members)),
+        )
+    add_state(total, result.state)
+    lost = {i: Skipped(members[i].ref.path, as_given(members[i].ref, s.reason)) for i, s in result.skipped}
+    return _solved(design, total), [m for i, m in enumerate(members) if i not in lost], list(lost.values())
 
 
 def fixed(basis: Basis, kind: Kind) -> FixedBasis:

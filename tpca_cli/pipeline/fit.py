@@ -14,13 +14,16 @@ import numpy as np
 from tpca_cli import basisfile, store
 from tpca_cli.bases import Basis, Rank1Basis
 from tpca_cli.basisfile import Origin, StoredBasis
+from tpca_cli.cluster import Cluster
 from tpca_cli.errors import TpcaError, UsageError, printable
 from tpca_cli.operators import Frames
 from tpca_cli.pipeline import solving
-from tpca_cli.pipeline.counted import Chosen, new_images, sorted_digests
+from tpca_cli.pipeline.counted import chosen, new_images, sorted_digests
 from tpca_cli.pipeline.plan import Counts, Plan, Wish, plan
+from tpca_cli.pipeline.remote import RemoteReader
 from tpca_cli.scan import Scan, Skipped, scan
 from tpca_cli.tensors import Staged, stage
+from tpca_cli.tensors.choice import Recipe
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
@@ -45,6 +48,7 @@ class FitRequest:
     cache: Path | None = None
     update: Path | None = None
     force: bool = False
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True)
@@ -72,11 +76,11 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     found = scan(request.sources)
     check_scan(found, request)
     with ExitStack() as stack:
-        staged = stack.enter_context(_stage(found, request, base, progress))
+        staged = stack.enter_context(_stage(found, request, wish, base, progress))
         clock.lap("read")
         keep = new_images(staged, base, request.on_duplicate)
-        frames: Frames = staged.frames if keep.all() else Chosen(staged, keep)
-        memory = request.memory - (staged_bytes(staged) if staged.place == "memory" else 0)
+        frames: Frames = staged.frames if keep.all() else chosen(staged, keep)
+        memory = request.memory - held_bytes(frame_bytes(staged.frames), request)
         dtype = np.dtype(staged.frames.dtype)
         counts = Counts(
             frames.count + (base.origin.frames if base else 0),
@@ -145,7 +149,21 @@ def _solve_and_write(
     return basis
 
 
-def _stage(found: Scan, request: FitRequest, base: StoredBasis | None, progress: Progress | None) -> Staged:
+def _stage(
+    found: Scan, request: FitRequest, wish: Wish, base: StoredBasis | None, progress: Progress | None
+) -> Staged:
+    def foreseen(frames: int, recipe: Recipe) -> str | None:
+        """The method whose operator will be wanted, if all files can be read."""
+        shape, itemsize = recipe.framing.frame_shape, np.dtype(recipe.dtype).itemsize
+        memory = request.memory - held_bytes(frames * prod(shape) * itemsize, request)
+        counted = base.origin.frames if base else 0
+        try:
+            decided = plan(wish, Counts(frames + counted, shape, itemsize, memory, given=base is not None))
+        except UsageError:
+            return None  # it is an error once the files are known, and with their true number
+        return None if decided.streamed or decided.method == "subspace" else decided.method
+
+    elsewhere = None if request.cluster is None else RemoteReader(request.cluster, foreseen)
     return stage(
         found.refs,
         None if base is None else base.framing,
@@ -159,6 +177,7 @@ def _stage(found: Scan, request: FitRequest, base: StoredBasis | None, progress:
         max_pixels=request.max_pixels,
         on_error=request.on_error,
         progress=progress,
+        elsewhere=elsewhere,
     )
 
 
@@ -220,18 +239,25 @@ class _Clock:
         self._last = now
 
 
-def staged_bytes(staged: Staged) -> int:
-    """Bytes of the frames."""
-    frames = staged.frames
+def frame_bytes(frames: Frames) -> int:
+    """Bytes of the pixels."""
     return frames.count * prod(frames.frame_shape) * np.dtype(frames.dtype).itemsize
+
+
+def held_bytes(pixels: int, request: FitRequest) -> int:
+    """What frames take of the memory; on a cluster as much, so that the plan is that of one machine."""
+    return pixels if request.cache is None and pixels <= request.memory // STAGED_SHARE else 0
 
 
 def describe(decided: Plan, counts: Counts, place: str) -> str:
     """One line on what is going to happen and why."""
     shape = "x".join(str(side) for side in counts.frame_shape)
-    where = {"memory": "in memory", "file": "on disk", "cache": "in the cache"}.get(
-        place, "decoded each time"
-    )
+    where = {
+        "memory": "in memory",
+        "file": "on disk",
+        "cache": "in the cache",
+        "cluster": "on the workers",
+    }.get(place, "decoded each time")
     how = " by streamed products" if decided.streamed else ""
     return (
         f"{decided.method}, {decided.solver}{how}: {counts.frames} frames {shape} {where}; {decided.reason}"

@@ -19,7 +19,7 @@ from tpca_cli.bases.operator import TOLERANCE
 from tpca_cli.basisfile import Operator
 from tpca_cli.errors import UsageError
 from tpca_cli.fixed import SCALE, FixedBasis
-from tpca_cli.operators import Frames, GramOperator, ModeOperators, TensorOperator
+from tpca_cli.operators import Frames, GramOperator, ModeOperators, TensorOperator, add, fold, join
 from tpca_cli.pipeline.plan import Plan, Wish
 
 Progress = Callable[[str, int, int], None]
@@ -38,6 +38,10 @@ def fixed_threads() -> Iterator[None]:
 
 def accumulate(operator: Operator, frames: Frames, progress: Progress | None = None) -> None:
     """Add all frames to an operator."""
+    apart = getattr(frames, "add_to", None)
+    if apart is not None:  # frames on other machines are added up there
+        apart(operator, progress)
+        return
     rows = max(1, min(8192, BLOCK_VALUES // prod(frames.frame_shape)))
     done = 0
     for block in frames.blocks(rows):
@@ -96,24 +100,35 @@ def measured_rank1(basis: Rank1Basis, frames: Frames, energy: float) -> Rank1Bas
     Coefficients are integers here (fixed point), so the energies do not depend on blocks or order.
     """
     fixed = FixedBasis.from_modes(basis.modes, basis.indices, dtype=frames.dtype)
-    sums: npt.NDArray[Any] = np.zeros(basis.components, object)  # Python integers: no largest one
-    squares: npt.NDArray[Any] = np.zeros(basis.components, object)
-    for block in frames.blocks(max(1, (1 << 20) // prod(frames.frame_shape))):
-        d = np.asarray(fixed.project(block), np.int64)  # (b, M)
-        sums += d.sum(axis=0).astype(object)
-        squares += (d * d).sum(axis=0).astype(object)
+    sums, squares = fold(frames, energies, add, fixed)
     if basis.mean is not None:
         squares = squares - sums * sums / frames.count
     ordered = basis.measured_by(squares.astype(np.float64) / SCALE**2)
     return ordered.truncate(enough(ordered.energies, energy * basis.total))
 
 
+def energies(at: int, run: npt.NDArray[Any], fixed: FixedBasis) -> tuple[npt.NDArray[Any], ...]:
+    """Sums and squares of the coefficients of a run, as Python integers: there is no largest one."""
+    sums: npt.NDArray[Any] = np.zeros(fixed.components, object)
+    squares: npt.NDArray[Any] = np.zeros(fixed.components, object)
+    rows = max(1, (1 << 20) // prod(run.shape[1:]))
+    for start in range(0, len(run), rows):
+        d = np.asarray(fixed.project(run[start : start + rows]), np.int64)  # (b, M)
+        sums += d.sum(axis=0).astype(object)
+        squares += (d * d).sum(axis=0).astype(object)
+    return sums, squares
+
+
 def content_order(frames: Frames) -> npt.NDArray[np.int64]:
     """The frames sorted by their pixels: an order that names and folders have no part in."""
-    keys: list[bytes] = []
-    for block in frames.blocks(max(1, BLOCK_VALUES // prod(frames.frame_shape))):
-        keys += [hashlib.blake2b(frame.tobytes(), digest_size=16).digest() for frame in block]
+    keys = [row.tobytes() for row in fold(frames, contents, join)]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def contents(at: int, run: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """A digest of the pixels of every frame of a run, (b, 16)."""
+    keys = [hashlib.blake2b(frame.tobytes(), digest_size=16).digest() for frame in run]
+    return np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16)
 
 
 def new_operator(method: str, frame_shape: tuple[int, ...], dtype: Any) -> Operator:

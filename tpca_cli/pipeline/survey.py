@@ -7,14 +7,16 @@ come back as gray.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tpca_cli import images
+from tpca_cli.cluster import Cluster
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
+from tpca_cli.pipeline.abroad import PROBES, anchored, as_given, errors_as_given
 from tpca_cli.scan import ImageRef, Skipped, scan
 
 Progress = Callable[[str, int, int], None] | None
@@ -57,6 +59,12 @@ class Reading:
     max_pixels: int = images.MAX_PIXELS
     on_error: str = "skip"
     workers: int = 1
+    cluster: Cluster | None = None  # whose workers read and code, in the place of this process
+
+    @property
+    def on_worker(self) -> Reading:
+        """The same for a worker of the cluster, which has one thread for it."""
+        return replace(self, workers=1, cluster=None)
 
 
 @dataclass(frozen=True)
@@ -99,18 +107,13 @@ def probe_all(
     refs: Sequence[ImageRef], reading: Reading, progress: Progress = None
 ) -> tuple[list[Member], list[Skipped]]:
     """The headers of all files, in order; what cannot be used is skipped or, on request, fatal."""
-
-    def probe(ref: ImageRef) -> Member | Skipped:
-        try:
-            header = images.probe(ref.path, reading.max_pixels)
-        except (ImageRefused, StorageError) as error:
-            return refusal(ref, error, reading)
-        height, width = reading.size or (header.height, header.width)
-        return Member(ref, height, width, header.mode, (height, width) != (header.height, header.width))
-
+    if reading.cluster is not None:
+        found = _probed_on(reading.cluster, refs, reading)
+    else:
+        found = ordered_map(lambda ref: probe(ref, reading), refs, reading.workers)
     members: list[Member] = []
     skipped: list[Skipped] = []
-    for done, item in enumerate(ordered_map(probe, refs, reading.workers), 1):
+    for done, item in enumerate(found, 1):
         if isinstance(item, Member):
             members.append(item)
         else:
@@ -118,6 +121,34 @@ def probe_all(
         if progress and (done % 64 == 0 or done == len(refs)):
             progress("reading headers", done, len(refs))
     return members, skipped
+
+
+def probe(ref: ImageRef, reading: Reading) -> Member | Skipped:
+    """What the header of a file says it will be."""
+    try:
+        header = images.probe(ref.path, reading.max_pixels)
+    except (ImageRefused, StorageError) as error:
+        return refusal(ref, error, reading)
+    height, width = reading.size or (header.height, header.width)
+    return Member(ref, height, width, header.mode, (height, width) != (header.height, header.width))
+
+
+def probe_some(refs: Sequence[ImageRef], reading: Reading) -> list[Member | Skipped]:
+    """The headers of some files: what a worker is asked for."""
+    return [probe(ref, reading) for ref in refs]
+
+
+def _probed_on(cluster: Cluster, refs: Sequence[ImageRef], reading: Reading) -> Iterator[Member | Skipped]:
+    if refs:
+        cluster.check_sees(anchored(refs[0]).path, refs[0].size)
+    shards = ([anchored(ref) for ref in refs[at : at + PROBES]] for at in range(0, len(refs), PROBES))
+    with errors_as_given(refs):
+        results = (item for some in cluster.map(probe_some, shards, reading.on_worker) for item in some)
+        for ref, item in zip(refs, results, strict=True):
+            if isinstance(item, Member):
+                yield replace(item, ref=ref)
+            else:
+                yield Skipped(ref.path, as_given(ref, item.reason))
 
 
 def refusal(ref: ImageRef, error: TpcaError, reading: Reading) -> Skipped:

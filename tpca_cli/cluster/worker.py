@@ -1,0 +1,52 @@
+"""What runs on a worker: every task goes through here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg", "constriction")  # what the bits depend on
+
+
+def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
+    _limit_blas(blas)
+    return function(*arguments)
+
+
+def pair(combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    return combine(left, right)
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+_limited: list[int] = []
+
+
+def _limit_blas(threads: int) -> None:
+    """For good, in a worker process: rounding depends on it, and tasks beside this one ask for the same."""
+    if _limited != [threads]:
+        import numpy  # noqa: F401
+        import scipy.linalg  # noqa: F401  a library must be loaded to be limited
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(limits=threads, user_api="blas")
+        _limited[:] = [threads]
+
+
+def versions() -> dict[str, str]:
+    return {package: version(package) for package in DECIDING}
+
+
+def memory(dask_worker: Any) -> int:
+    return int(dask_worker.memory_manager.memory_limit or 4 << 30)
+
+
+def size(path: bytes) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1

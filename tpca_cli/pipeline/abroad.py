@@ -1,0 +1,71 @@
+"""What work on other machines has in common: paths there, messages and progress here.
+
+Workers get absolute paths, since their working folder is another; messages name files as they were given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+
+from tpca_cli.errors import TpcaError, printable
+from tpca_cli.scan import ImageRef
+
+Progress = Callable[[str, int, int], None]
+
+PROBES = 2048  # headers per task
+SHARD_BYTES = 1 << 25  # of pixels: a second of work or less
+BALANCE = 8  # shards per thread at least, where there is enough to do
+
+
+def shard_images(
+    counts: Sequence[int], frame_shape: tuple[int, ...], dtype: str, threads: int, method: str | None
+) -> int:
+    """How many files make a shard: a second of work, enough shards for all, none that is mostly operator.
+
+    `counts` are the frames of each file. Shards only add integers, so their size is free to choose.
+    """
+    size, frames = prod(frame_shape), sum(counts)
+    shards = max(frames * size * int(dtype[1:]) // SHARD_BYTES, BALANCE * threads)
+    if method == "operator":  # adding up L frames takes far longer than moving their L x L operator
+        shards = min(shards, max(threads, frames // size))
+    return max(1, min(len(counts), max(-(-len(counts) // shards), 16)))
+
+
+def anchored(ref: ImageRef) -> ImageRef:
+    """The same file for a process with another working folder."""
+    return ref if ref.path.startswith(b"/") else replace(ref, path=os.path.join(os.getcwdb(), ref.path))
+
+
+def as_given(ref: ImageRef, text: str) -> str:
+    """A message about a file, naming it as it was given."""
+    return text.replace(printable(anchored(ref).path), printable(ref.path))
+
+
+def meter(progress: Progress | None, stage: str, total: int) -> Callable[[float], None] | None:
+    """Parts of the work, as they are done, on a progress callback."""
+    if progress is None:
+        return None
+    done = 0.0
+
+    def advance(weight: float) -> None:
+        nonlocal done
+        done += weight
+        progress(stage, min(total, round(done)), total)
+
+    return advance
+
+
+@contextmanager
+def errors_as_given(refs: Sequence[ImageRef]) -> Iterator[None]:
+    """Errors that end the run, with relative paths where the user gave relative ones."""
+    try:
+        yield
+    except TpcaError as error:
+        if error.args and any(not ref.path.startswith(b"/") for ref in refs[:1]):
+            text = str(error.args[0]).replace(printable(os.getcwdb()) + "/", "")
+            error.args = (text, *error.args[1:])
+        raise
