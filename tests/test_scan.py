@@ -13,7 +13,8 @@ from pictures import natural, save
 
 from tpca_cli import scan as scan_module
 from tpca_cli.errors import StorageError, UsageError
-from tpca_cli.scan import Scan, name_problem, scan
+from tpca_cli.names import name_problem
+from tpca_cli.scan import Scan, scan
 
 
 def names(found: Scan) -> list[bytes]:

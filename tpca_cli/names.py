@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from tpca_cli.errors import FileRefused, printable
 
 MAX_COMPONENT = 255
-MAX_NAME = 4095
+MAX_NAME = 4000  # the system allows 4095 for a whole path: leave room for the folder
 
 
 def name_problem(name: bytes) -> str | None:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 from tpca_cli import formats
 from tpca_cli.errors import StorageError, UsageError, printable
+from tpca_cli.names import name_problem
 
-MAX_COMPONENT = 255
-MAX_NAME = 4000
 Source = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
@@ -63,20 +62,6 @@ def scan(sources: Sequence[Source]) -> Scan:
         skipped=tuple(sorted(sweep.skipped, key=lambda entry: entry.path)),
         ignored=tuple(sorted(sweep.ignored, key=lambda entry: entry.path)),
     )
-
-
-def name_problem(name: bytes) -> str | None:
-    """Why a decoder would refuse to write this name, or None; encoding must skip what decoding refuses."""
-    if not name or name.startswith(b"/") or b"\0" in name:
-        return "its name cannot be restored below a folder"
-    if len(name) > MAX_NAME:
-        return f"its name has {len(name)} bytes, the limit is {MAX_NAME}"
-    for part in name.split(b"/"):
-        if part in (b"", b".", b".."):
-            return "its name cannot be restored below a folder"
-        if len(part) > MAX_COMPONENT:
-            return f"a part of its name has {len(part)} bytes, the limit is {MAX_COMPONENT}"
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +170,7 @@ class _Sweep:
             return
         problem = name_problem(name)
         if problem is not None:
-            self.skipped.append(Skipped(path, problem))
+            self.skipped.append(Skipped(path, f"cannot be restored: {problem}"))
             return
         earlier = self.refs.get(name)
         if earlier is not None and earlier.path != target:
