@@ -63,12 +63,12 @@ class Album:
 
     def basis_grid(self, count: int, format: str = "png") -> bytes:
         tensors, labels = self.contents.elements(count)
-        return images.encode_file(sheets.basis_sheet(tensors, labels), "RGB", format=format)
+        return images.encode_file(sheets.basis_sheet(tensors, labels), "RGB", format=format, quality=88)
 
     def gallery(self, sources: Sequence[str], count: int, format: str = "png") -> bytes:
         specimens = self.contents.specimens(sources, count)
         counts = samples.ladder(max(specimen.most for specimen in specimens), ROWS)
-        return images.encode_file(samples.gallery(specimens, counts), "RGB", format=format)
+        return images.encode_file(samples.gallery(specimens, counts), "RGB", format=format, quality=88)
 
     def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[plots.Curve, ...]:
         """Curves on a sample of the sources: color images, or gray ones where there is no color."""

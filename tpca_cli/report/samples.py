@@ -43,7 +43,7 @@ def spread(total: int, count: int) -> list[int]:
 def ladder(most: int, count: int) -> list[int]:
     """At most `count` rising, round component counts in nearly equal ratios; `most` is the last."""
     round_ones = [lead * 10**power for power in range(len(str(most))) for lead in (1, 2, 5)]
-    below = [number for number in round_ones if most / 400 <= number < 0.8 * most]
+    below = [number for number in round_ones if most / 400 <= number < 0.6 * most]
     return sorted({below[at] for at in spread(len(below), count - 1)} | {most})
 
 
