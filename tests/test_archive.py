@@ -76,7 +76,7 @@ def make_index() -> Index:
     return Index.build(entries, blocks, [("p", "r")])
 
 
-GROUPS = [{"dtype": "u1", "channels": 3}]
+GROUPS = [{"dtype": "u1", "channels": 3, "coder": {"framing": {"height": 8, "width": 8}}}]
 
 
 def test_an_index_survives_its_arrays() -> None:

@@ -35,7 +35,7 @@ from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
 
 Ints = npt.NDArray[np.int64]
-MAX_BLOCK_PIXELS = 2**28  # no block that we write comes near; a bound for files that lie
+MAX_BLOCK_PIXELS = 2**17  # besides one row of frames, which may be long; a bound for files that lie
 
 
 @dataclass(frozen=True)
@@ -248,11 +248,18 @@ class Index:
         ends = np.concatenate([[0], next_first]), np.concatenate([[0], next_row])
         if not (np.array_equal(starts[0], ends[0]) and np.array_equal(starts[1], ends[1])):
             raise FileRefused("the blocks do not follow one another")
-        pixels = np.concatenate([[0], np.cumsum(height * width)])
-        claimed = np.where(banded, rows * width[first], pixels[first + count] - pixels[first])
-        if claimed.max() > MAX_BLOCK_PIXELS:
+        group_of = np.repeat(group[complete], count[complete])
+        self._check_modes(group_of, groups)
+        # decoding takes memory by the frames of a block: no more of them than are ever packed together
+        frames = _frame_sizes(groups)
+        across = -(-width // frames[group_of, 1])
+        total = np.concatenate([[0], np.cumsum(-(-height // frames[group_of, 0]) * across)])
+        claimed = np.where(
+            banded, -(-rows // frames[group, 0]) * across[first], total[first + count] - total[first]
+        )
+        spare = claimed - np.maximum.reduceat(across, first)
+        if (spare * frames[group].prod(axis=1)).max() > MAX_BLOCK_PIXELS:
             raise FileRefused("a block claims too many pixels")
-        self._check_modes(np.repeat(group[complete], count[complete]), groups)
 
     def _check_modes(self, group_of: Ints, groups: Sequence[Mapping[str, Any]]) -> None:
         """Every image has the sample type of its group, and its channels or (gray) one."""
@@ -268,6 +275,18 @@ class Index:
         )
         if not fits[group_of, self.images["mode"]].all():
             raise FileRefused("an image is in a group of another kind")
+
+
+def _frame_sizes(groups: Sequence[Mapping[str, Any]]) -> Ints:
+    """Height and width of the frames of each group, (groups, 2)."""
+    try:
+        framings = [group["coder"]["framing"] for group in groups]
+        sizes = np.array([[int(framing[side]) for side in ("height", "width")] for framing in framings])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise FileRefused("a group without frames") from None
+    if sizes.min() < 1 or sizes.max() >= 2**16:
+        raise FileRefused(f"frames of {sizes.min()} to {sizes.max()} pixels")
+    return sizes.astype(np.int64)
 
 
 def _column(values: Iterable[int]) -> Ints:

@@ -1,7 +1,8 @@
 """How images are packed into blocks: the unit of coding, of random access and of damage.
 
-A block holds whole images of up to about 2^17 pixels in all; a larger image is cut into bands of whole tile
-rows, one block each. The packing depends only on the sizes and the framing, never on workers or memory.
+A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become; a larger
+image is cut into bands of whole tile rows, one block each. The packing depends only on the sizes and the
+framing, never on workers or memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
     jobs: list[Job] = []
     first, pixels = 0, 0
     for position, (h, w) in enumerate(shapes):
-        if position > first and pixels + h * w > BLOCK_PIXELS:
+        area = _area(h, w, framing)
+        if position > first and pixels + area > BLOCK_PIXELS:
             jobs.append(Job(first, position - first))
             first, pixels = position, 0
         bands = _bands(h, w, framing)
@@ -37,7 +39,7 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
             jobs.append(Job(position, 1, bands))
             first, pixels = position + 1, 0
         else:
-            pixels += h * w
+            pixels += area
     if first < len(shapes):
         jobs.append(Job(first, len(shapes) - first))
     return jobs
@@ -45,9 +47,14 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
 
 def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:
     """Bands of whole tile rows, as equal as they can be, each about a block's worth of pixels."""
-    if framing.kind == "whole" or h * w <= BLOCK_PIXELS:
+    if framing.kind == "whole" or _area(h, w, framing) <= BLOCK_PIXELS:
         return ((0, h),)
     tile_rows = -(-h // framing.height)
-    count = min(tile_rows, -(-h * w // BLOCK_PIXELS))
+    count = min(tile_rows, -(-_area(h, w, framing) // BLOCK_PIXELS))
     starts = [tile_rows * k // count * framing.height for k in range(count)] + [h]
     return tuple((start, stop - start) for start, stop in pairwise(starts))
+
+
+def _area(h: int, w: int, framing: Framing) -> int:
+    """Pixels with the padding of the tiles."""
+    return framing.count(h, w) * framing.height * framing.width
