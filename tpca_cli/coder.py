@@ -18,15 +18,15 @@ from tpca_cli.codec import restore
 from tpca_cli.codec.blocks import walk
 from tpca_cli.codec.entropy import Reader, Writer
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.lapping import REACH, lap, norms
+from tpca_cli.codec.lapping import REACH, norms
 from tpca_cli.codec.model import LEVELS, Model, build
 from tpca_cli.codec.plan import Ints, Plan, plan_of
 from tpca_cli.codec.ports import Decoder, Encoder
 from tpca_cli.codec.quantize import LAMBDA
 from tpca_cli.codec.scales import measure_scales
-from tpca_cli.codec.tiling import Pixels, Shape, batches, from_planes, runs, to_images, to_planes
+from tpca_cli.codec.tiling import SUBBITS, Pixels, Shape, batches, images_of, planes_of, runs
 from tpca_cli.errors import FileRefused
-from tpca_cli.fixed import SCALE, SCALE_BITS, FixedBasis, Floats
+from tpca_cli.fixed import SCALE, FixedBasis, Floats
 from tpca_cli.framing import TILE, Framing
 
 GAIN = 256
@@ -173,7 +173,9 @@ class Coder:
     def decode(self, data: bytes, shapes: Sequence[Shape], components: int | None = None) -> list[Pixels]:
         """The pictures of a block; with fewer components they come out blurrier."""
         grid = self._grid(shapes)
-        state = walk(self.model, grid, Decoder(self.model, Reader(data)))
+        reader = Reader(data)
+        state = walk(self.model, grid, Decoder(self.model, reader))
+        reader.finish()
         values = self._by_component(state.values, grid)
         if components is not None:
             values = values[: max(components, 0)]
@@ -202,29 +204,12 @@ class Coder:
 
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
         """Coefficients (M, tiles)."""
-        planes = []
-        for _, first, last in runs(_shapes(pictures)):
-            images = to_images(self.framing, pictures[first:last])
-            if self.lapped:
-                images *= SCALE
-                lap(images.reshape(-1, *images.shape[2:]), self.framing.height)
-            planes.append(to_planes(self.framing, images))
-        together = planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
-        return self.basis.analyze(together, SCALE_BITS if self.lapped else 0)[: self.components]
+        planes = planes_of(self.framing, pictures, self.lapped)
+        return self.basis.analyze(planes, SUBBITS if self.lapped else 0)[: self.components]
 
     def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
         """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
-        planes = self.basis.synthesize(values)
-        out, at = [], 0
-        for (h, w), first, last in runs(shapes):
-            grid = self.framing.grid(h, w)
-            tiles = (last - first) * grid[0] * grid[1]
-            images = from_planes(self.framing, planes[..., at : at + tiles], grid)
-            at += tiles
-            if self.lapped:
-                lap(images.reshape(-1, *images.shape[2:]), self.framing.height, inverse=True)
-            out.append(images[:, :, :h, :w])
-        return out
+        return images_of(self.framing, self.basis.synthesize(values), shapes, self.lapped)
 
     def _pictures(self, values: Floats, shapes: Sequence[Shape]) -> list[Pixels]:
         """The pixels that a reader gets."""

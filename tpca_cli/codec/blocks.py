@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 LARGEST = 4095.0
+STIFFNESS = 24.0
+"""Squared steps of evidence that color needs before it follows the first channel."""
 
 
 class Port(Protocol):
@@ -30,8 +32,8 @@ class Port(Protocol):
     def flags(self, color: int, zone: int, places: Ints, classes: Ints) -> Flags:
         """Whether the tile at each place has anything in this zone or later ones."""
 
-    def values(self, start: int, stop: int, places: Ints, classes: Ints, means: Floats | float) -> Floats:
-        """Quantised values (k, n) of rows start:stop, as integers in floats."""
+    def values(self, rows: slice, places: Ints, classes: Ints, means: Floats | None) -> Floats:
+        """Quantised values (k, n) as integers in floats; `means` only for the lowest components."""
 
 
 class State:
@@ -114,24 +116,65 @@ def walk(model: Model, grid: Grid, port: Port) -> State:
             live[step.color, phase] = places
             if places.size:
                 classes = state.classify(index, phase, places)
-                q = port.values(step.start, step.stop, places, classes, 0.0)
-                state.own[step.start : step.stop, places] = np.minimum(np.abs(q), LARGEST)
-                steps = model.steps[step.start : step.stop]
-                state.values[step.start : step.stop, places] = dequantize(q, steps, classes)
+                rows = slice(step.start, step.stop)
+                q = port.values(rows, places, classes, None)
+                state.own[rows, places] = np.minimum(np.abs(q), LARGEST)
+                steps = model.steps[rows]
+                state.values[rows, places] = dequantize(q, steps, classes)
     return state
 
 
 def _lowest(state: State, port: Port, channel: int, row: int, level: Level) -> None:
-    """The lowest component of one level of the pyramid: predicted by the mean of coarser neighbours."""
+    """The lowest component of one level of the pyramid, predicted from coarser neighbours."""
     model, values = state.model, state.values[row]
     step = float(model.steps[row, 0])
     around = values[level.around]  # (4, n)
-    known = np.maximum(level.known, 1)
-    means = np.floor((around * level.present).sum(axis=0) / known + 0.5)
+    means, evidence = lowest_evidence(around, level, step)
+    first_row = model.plan.lowest[0]
+    if channel and first_row >= 0:
+        means += _follow(state.values[first_row], around, means, level, step)
     means = np.where(level.known > 0, means, float(model.centers[channel]))
-    spread = (np.abs(around - means) * level.present).sum(axis=0) / known  # (n,)
     prior = float(model.lowest[channel, min(level.fineness, LEVELS - 1)])
-    classes = classes_of(np.floor(prior * 0.45 + spread * (0.45 * UNIT) / step))[None]
-    q = port.values(row, row + 1, level.places, classes, means)
+    weights = priors.LOWEST_WEIGHTS[min(channel, 1)]
+    total = weights[0] * prior + (weights[1:4, None] * evidence).sum(axis=0)
+    if channel and first_row >= 0:
+        first = float(model.lowest[0, min(level.fineness, LEVELS - 1)])
+        ratio = min(prior / max(first, 1.0), 8.0) * UNIT
+        total += weights[4] * ratio * state.own[first_row, level.places]
+    classes = classes_of(np.floor(total / UNIT))[None]
+    q = port.values(slice(row, row + 1), level.places, classes, means)
     values[level.places] = means + dequantize(q, step, classes)[0]
     state.own[row, level.places] = np.minimum(np.abs(q[0]), LARGEST)
+
+
+def _follow(first: Floats, around: Floats, means: Floats, level: Level, step: float) -> Floats:
+    """What a color adds to its mean by following the first channel, as it does among the neighbours."""
+    near = first[level.around]
+    center = (near * level.present).sum(axis=0) / np.maximum(level.known, 1)
+    leading, trailing = (near - center) * level.present, (around - means) * level.present
+    energy = (leading * leading).sum(axis=0) + STIFFNESS * step * step
+    slope = np.clip((leading * trailing).sum(axis=0) / energy, -1.0, 1.0)
+    return np.asarray(np.floor(slope * (first[level.places] - center) + 0.5), np.float64)
+
+
+def lowest_evidence(around: Floats, level: Level, step: float) -> tuple[Floats, Floats]:
+    """Means (n,) and how far apart neighbours are (3, n) in 1/UNIT steps: two pairs, and between them.
+
+    Of the two pairs of opposite neighbours the closer one counts more: it lies along an edge, not across it.
+    """
+    known = np.maximum(level.known, 1)
+    plain = (around * level.present).sum(axis=0) / known
+    spread = (np.abs(around - plain) * level.present).sum(axis=0) / known
+    full = level.known == 4
+    across, along = np.abs(around[0] - around[1]), np.abs(around[2] - around[3])
+    first, second = around[0] + around[1], around[2] + around[3]
+    floor = step * step
+    trust_first, trust_second = along * along + floor, across * across + floor
+    weighted = (trust_first * first + trust_second * second) / (2 * (trust_first + trust_second))
+    means = np.floor(np.where(full, weighted, plain) + 0.5)
+    evidence = np.stack([
+        np.where(full, np.minimum(across, along), spread),
+        np.where(full, np.maximum(across, along), spread),
+        np.where(full, np.abs(first - second) / 2, spread),
+    ])  # fmt: skip
+    return means, np.floor(evidence * (UNIT / step))

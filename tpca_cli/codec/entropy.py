@@ -167,3 +167,9 @@ class Reader:
             raise FileRefused("block bits are truncated")
         self._at += count
         return self._bits[self._at - count : self._at]
+
+    def finish(self) -> None:
+        """Refuse a block that says more than it was asked for."""
+        rest = self._bits[self._at :]
+        if rest.size > 7 or rest.any() or not self._range.maybe_exhausted():
+            raise FileRefused("block has more symbols than its pictures")

@@ -22,7 +22,7 @@ class Level:
     """Tiles of the pyramid that are predicted together, each from up to four coarser ones."""
 
     places: Ints  # (n,)
-    around: Ints  # (4, n) places, 0 where there is none
+    around: Ints  # (4, n) places in two opposite pairs, 0 where there is none
     present: NDArray[np.float64]  # (4, n) one where there is a tile
     known: Ints  # (n,) how many there are
     fineness: int
@@ -55,7 +55,7 @@ class Grid:
             on = (self.rows % side == 0) & (self.columns % side == 0)
             center, edge = on & odd_row & odd_column, on & (odd_row != odd_column)
             fineness = max(3 - side.bit_length(), 0) + 1
-            diagonal = [(-side, -side), (-side, side), (side, -side), (side, side)]
+            diagonal = [(-side, -side), (side, side), (-side, side), (side, -side)]
             straight = [(-side, 0), (side, 0), (0, -side), (0, side)]
             found.append(self._level(center, diagonal, fineness))
             found.append(self._level(edge, straight, fineness))

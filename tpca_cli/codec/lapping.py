@@ -8,7 +8,6 @@ border difference a little, so the pair is biorthogonal rather than orthogonal. 
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -18,29 +17,39 @@ Floats = NDArray[np.float64]
 
 REACH = 4
 BITS = 14
-STRETCH = 1.3
-
-
-@functools.cache
-def filters() -> tuple[Floats, Floats]:
-    """The integer matrices (2 REACH, 2 REACH) before and after the transform, with BITS fractional bits."""
-    k = np.arange(REACH)
-    second = np.cos(np.pi * (2 * k[None] + 1) * k[:, None] / (2 * REACH)) * np.sqrt(2 / REACH)
-    second[0] /= np.sqrt(2)
-    fourth = np.cos(np.pi * (2 * k[None] + 1) * (2 * k[:, None] + 1) / (4 * REACH)) * np.sqrt(2 / REACH)
-    stretch = np.ones(REACH)
-    stretch[0] = STRETCH
-    flip = np.eye(REACH)[::-1]
-    inner = flip @ second.T @ np.diag(stretch) @ fourth @ flip
-    eye, zero = np.eye(REACH), np.zeros((REACH, REACH))
-    butterfly = np.block([[eye, flip], [flip, -eye]]) / np.sqrt(2)
-    before = butterfly @ np.block([[eye, zero], [zero, inner]]) @ butterfly
-    return np.rint(before * 2.0**BITS), np.rint(np.linalg.inv(before) * 2.0**BITS)
+BEFORE = np.array(
+    [
+        [16946, -1319, 249, -497, 497, -249, 1319, -562],
+        [2649, 15960, -3157, 1167, -1167, 3157, 424, -2649],
+        [1519, 4175, 14403, -4514, 4514, 1981, -4175, -1519],
+        [1850, 1899, 5065, 14974, 1410, -5065, -1899, -1850],
+        [-1850, -1899, -5065, 1410, 14974, 5065, 1899, 1850],
+        [-1519, -4175, 1981, 4514, -4514, 14403, 4175, 1519],
+        [-2649, 424, 3157, -1167, 1167, -3157, 15960, 2649],
+        [-562, 1319, -249, 497, -497, 249, -1319, 16946],
+    ],
+    np.float64,
+)
+"""The filter before the transform, (2 REACH, 2 REACH), with BITS fractional bits; S stretches by 1.3."""
+AFTER = np.array(
+    [
+        [15438, 1141, 11, 342, -342, -11, -1141, 946],
+        [-2597, 14682, 2897, 621, -621, -2897, 1702, 2597],
+        [-605, -4011, 13549, 4211, -4211, 2835, 4011, 605],
+        [-797, 867, -4814, 14675, 1709, 4814, -867, 797],
+        [797, -867, 4814, 1709, 14675, -4814, 867, -797],
+        [605, 4011, 2835, -4211, 4211, 13549, -4011, -605],
+        [2597, 1702, -2897, -621, 621, 2897, 14682, -2597],
+        [946, -1141, -11, -342, 342, 11, 1141, 15438],
+    ],
+    np.float64,
+)
+"""Its inverse, to the precision of the integers."""
 
 
 def lap(images: Floats, tile: int, *, inverse: bool = False) -> None:
     """Filter, in place, every tile border inside images (n, h, w), whose sides are multiples of `tile`."""
-    matrix = filters()[int(inverse)]
+    matrix = AFTER if inverse else BEFORE
     for axis in (2, 1) if inverse else (1, 2):
         count = images.shape[axis] // tile - 1
         if count < 1:
@@ -66,7 +75,7 @@ def _round(values: Floats) -> Floats:
 def norms(vectors: NDArray[Any]) -> Floats:
     """Norms of the synthesis functions of tile vectors (columns) once borders are filtered back."""
     tile = len(vectors)
-    after = filters()[1] * 2.0**-BITS
+    after = AFTER * 2.0**-BITS
     wide = np.zeros((3 * tile, vectors.shape[1]))
     wide[tile : 2 * tile] = vectors
     for start in (tile - REACH, 2 * tile - REACH):

@@ -48,8 +48,12 @@ class Model:
     looks: list[tuple[list[Look], list[Look]]]
     bases: list[tuple[Floats, Floats]]
     maps: Ints  # (M * CODES,) class by code of the expected magnitude
-    tables: NDArray[np.float32]
+    tables: NDArray[np.float32]  # (families, rows, TOKENS)
     flag_tables: NDArray[np.float32]
+
+    def family(self, rows: slice, lowest: bool) -> int:
+        """Which tables rows use: of the first channel, of color, of the lowest components."""
+        return 2 if lowest else int(rows.start >= self.plan.colored)
 
 
 def log_code(values: NDArray[Any]) -> Ints:

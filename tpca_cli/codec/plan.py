@@ -78,6 +78,7 @@ class Plan:
     steps: tuple[Step, ...]
     zones: dict[tuple[int, int], tuple[int, int]]  # rows of (color, zone)
     colors: int
+    colored: int  # the first row of color
 
 
 def kind_of(i: int, j: int, channel: int) -> int:
@@ -148,7 +149,8 @@ def plan_of(places: tuple[Place, ...]) -> Plan:
         steps.append(Step(start, stop, kinds, sides, color, zone, opens, (sights[0], sights[1])))
         seen.update(range(start, stop))
     lowest = tuple(rows.get((0, 0, c), -1) for c in range(channels))
-    return Plan(np.array(order), lowest, tuple(steps), zones, min(channels, 2))
+    colored = sum(place[2] == 0 for place in places)
+    return Plan(np.array(order), lowest, tuple(steps), zones, min(channels, 2), colored)
 
 
 def _sight(where: list[Place], rows: dict[Place, int], seen: set[int], kind: int) -> Sight | None:
@@ -172,5 +174,7 @@ def _sight(where: list[Place], rows: dict[Place, int], seen: set[int], kind: int
     if not found:
         return None
     start, stop = min(found), max(found) + 1
-    slots = [[look.get(row, SLOTS) for row in range(start, stop)] for look in looks]
-    return Sight(kind, start, stop, np.array(slots, np.int64).reshape(len(where), stop - start))
+    slots = np.full((len(where), stop - start), SLOTS, np.int64)
+    for k, look in enumerate(looks):
+        slots[k, np.array(list(look), np.int64) - start] = list(look.values())
+    return Sight(kind, start, stop, slots)

@@ -33,7 +33,7 @@ class Encoder:
 
     def __init__(self, model: Model, coefficients: Floats, writer: Writer | None) -> None:
         self.model, self.coefficients, self.writer = model, coefficients, writer
-        self.costs = costs_of(model.tables)
+        self.costs = [costs_of(tables) for tables in model.tables]
         self.flag_costs = -np.log2(model.flag_tables.astype(np.float64))
         self.bits = 0.0
         self.wanted = self._zones()
@@ -42,7 +42,7 @@ class Encoder:
         """For each (color, zone), the places where this zone or a later one is worth its bits."""
         model = self.model
         wanted: dict[tuple[int, int], Flags] = {}
-        prior = self.costs[classes_of(model.expected)]  # (M, TOKENS)
+        prior = self.costs[0][classes_of(model.expected)]  # (M, TOKENS)
         more = LAMBDA * (prior[:, 1] - prior[:, 0])[:, None]
         for color in range(model.plan.colors):
             later: Floats = np.zeros(self.coefficients.shape[1])
@@ -70,19 +70,23 @@ class Encoder:
             self.bits += float(self.flag_costs[classes, flags.astype(np.int64)].sum())
         return flags
 
-    def values(self, start: int, stop: int, places: Ints, classes: Ints, means: Floats | float) -> Floats:
+    def values(self, rows: slice, places: Ints, classes: Ints, means: Floats | None) -> Floats:
         """Decide and write."""
-        rest = self.coefficients[start:stop].take(places, axis=1) - means
-        q = decide(np.abs(rest) / self.model.steps[start:stop], self.costs, classes)
+        rest = self.coefficients[rows].take(places, axis=1)
+        if means is not None:
+            rest -= means
+        family = self.model.family(rows, means is not None)
+        costs = self.costs[family]
+        q = decide(np.abs(rest) / self.model.steps[rows], costs, classes)
         magnitudes = q.astype(np.int64).ravel()
         negative = rest < 0
         flat = classes.ravel()
         if self.writer:
-            self.writer.values(magnitudes, flat, self.model.tables)
+            self.writer.values(magnitudes, flat, self.model.tables[family])
             self.writer.bits(negative.ravel()[magnitudes > 0])
         else:
             tokens = np.minimum(magnitudes >> shifts_of(flat), ESCAPE)
-            self.bits += float(self.costs[flat, tokens].sum())
+            self.bits += float(costs[flat, tokens].sum())
         np.negative(q, out=q, where=negative)
         return q
 
@@ -97,9 +101,10 @@ class Decoder:
         """Read flags."""
         return self.reader.flags(self.model.flag_tables.take(classes, axis=0))
 
-    def values(self, start: int, stop: int, places: Ints, classes: Ints, means: Floats | float) -> Floats:
+    def values(self, rows: slice, places: Ints, classes: Ints, means: Floats | None) -> Floats:
         """Read magnitudes, then the signs of those that are not zero."""
-        magnitudes = self.reader.values(classes.ravel(), self.model.tables)
+        family = self.model.family(rows, means is not None)
+        magnitudes = self.reader.values(classes.ravel(), self.model.tables[family])
         nonzero = np.flatnonzero(magnitudes)
         q = magnitudes.astype(np.float64)
         q[nonzero] *= 1.0 - 2.0 * self.reader.bits(nonzero.size)

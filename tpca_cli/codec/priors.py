@@ -7,11 +7,12 @@ number changes what every existing block means, so they are frozen with it.
 |---|---|
 | WEIGHTS | (kind, phase, slot) how much a magnitude in a slot counts; the last is the prior; 1/1024 |
 | EXPECTED | prior magnitude (1/1024) by scale code minus step code, from -EXPECTED_ZERO, in eighth octaves |
-| TABLES, FLAG_TABLES | (class, token) frequencies of 2^16 |
+| TABLES, FLAG_TABLES | (family, class, token) and (class, flag) frequencies of 2^16 |
 | FLAG_WEIGHTS | (kind, feature) how much a feature counts for a zone flag; 1/1024 |
 | OFFSETS | (class, magnitude 0..3) by how much reconstruction moves toward zero; 1/256 of a step |
 | POSITION | (smaller, larger of i and j, color, phase) factor of the expected magnitude; 1/64 |
 | ADJUST | correction of the expected magnitude by its distance from the prior; 1/64 octave |
+| LOWEST_WEIGHTS | (color, feature) how much evidence counts for the lowest components; 1/1024 |
 """
 
 from __future__ import annotations
@@ -27,45 +28,65 @@ EXPECTED_ZERO = 80
 _SHAPES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("WEIGHTS", (6, 2, 38)),
     ("EXPECTED", (256,)),
-    ("TABLES", (48, 16)),
+    ("TABLES", (3, 48, 16)),
     ("FLAG_TABLES", (112, 2)),
     ("FLAG_WEIGHTS", (16, 5)),
     ("OFFSETS", (112, 4)),
     ("POSITION", (8, 8, 2, 2)),
     ("ADJUST", (97,)),
+    ("LOWEST_WEIGHTS", (2, 5)),
 )
 
 _PACKED = (
-    "c-rk)X;c(f7QVG~^}axZO|#g54ISEM?WSo!wgyE(5tSH?3a)5rTt+>PW*o&O;z?XaFp9=egQG_s$K50XF`%P@O9U|}f{2PJf=dvU"
-    "tzoJGwThECnsI*2q`!Aw)&1VPbzj|A)wjOW*hG>Xf?*g?jnquUIsl}`v&-r@W?`))IgK(9Oo83huqjJH%}v#yl%;;@)nnDE%`?AL"
-    "CIBbU(T21ZV^}W?lUS2L`O7g36?aCQoxN!M9BCAw9ulchF5;meA^_Y85gWh?pfeWS%@0K&=0kvi(TQZVOUD`jq$;w@>hO}}W+t*g"
-    ";{xE|+1IEM;8X}6z!0$;fg+TFbmb6BlB`!b9)6W$ZkMH_;spb?mn8LFUKJV<WpOF8Ktm;g@hIyE<pq#&HFMk~CwqWEV3QgphEaj7"
-    "fwYsEHwQ!E8?zJ4-amPGxPuS{7r^7~_<S+&_y7?oi{OJ52Z5~}Uf(Y90!O(T#la0BlN2v=42tWtkZ(J@Rt^5x-bTQpX4nDqIG_SR"
-    "MZjJOgir`#A)w1UypVSViefA_PiQT3a`z679-h2l?e5c6MDK)@gH=6~c0Dz&e-O1(w49%5yg}B?iy(7~|FCi6#=S1ly0{Fxq5@*g"
-    "lr28qU#AJ2iUP(ZMk?h&nKScpR`mCq6IrozzF^&i>eOu36PfGTi=uhlO7E!En;jln=Z;zFpbaQ>TaqpDPo92w06I@G^}_W@=~!*("
-    "PZ>uG+=;6T_xMan8z}ro)6j86$_)FD>vx{a9N?onRu!{6GHvV>GC!T2s?04cUaJxdqf@rQYfM<lVWcN2<DzsPx=To<{F+yA1q}b^"
-    "<q8C&@z_mb#=Lr~5@*r)23I|czQ7hgR}7&I9CCMHtRFw8H$mrRO)@T>pAfp?bY4}W;nN4))4e$u?FP$B0yy;f+-f5up)UlnBD%kG"
-    "QnHACLnU9#v*pkRJk-l&Y})+Fj3YMm8@MX1luKywUL19F5@D|c%)CSfOK7|V3Up5RD~^7&aOW6%*6RQhg8#nAm5;vKGKXi)`!o{#"
-    "6+gB(ST<0`#?j7)hDIMex_@FXK8|;;flpN63wP**JgjpK^bjYv4jbemA_$ZkL0Rjv&jlV^;cv&|5G*PN!JfdD7gUb+uod#TC=2Cg"
-    "u$O1~r*2G8$wdM-3zJIi-S20mIV|nx+0#bIB^>(JG*^VqsBBz3*t1s;E55sIXxzxM>4BM5pN|Ytx!I70ob}_wFCE<e=O_E7#rV3X"
-    "U2?|vtV#Dun7hIL@F%0ftG;U6FoV>NnC5b`abWq*Kjznc`KK+mYs(isQ{Qt<?Romz{G)+$*Qaef)O=xj(6EczrXTZ~OtyK7tEQdu"
-    "#fuL(_Rjj|q(~Z*Wjy&;w0|>hSeXv@r%Q;$`G31Yo>@F<R&Yb#WwWR4b?uQi3ob3qTzEJBAV5wOz=+-TqIEOZe{x{RQ(>uUbMgn*"
-    "obC)h#C;KaZ0@RvA4*jxjPVCo%}va#k@d?e_OyCjswz=W-qax2^U<{rQWvx%(udi7e->Zz{jUGm?W^Wy^_#tB)K0guQdMH+m>qYV"
-    "?#VYNkKY<lpepq#bSoQl#H~zw(XA{hr*F3Q;?VsmDP?Yz&gzmAM(an(o6$D34c;3>=x9BO4u@2dNOGa9Yfwb;eVz3r2ZsS9V$0K$"
-    "$SJ5H5$sca49p}JNLb$)^(eZMlML7ry<U!t=Z@qf8{G9A_#Cfd!=Y0T;aZ~!t~4}3F?BAeZH3FvO;A_@P+Zpl=kK+_`TK29SostR"
-    "?=(Zvt!5~^(E?>9%}{o`1uCxB!_BgKxO2T0YHl?`-Syk>xa0vmEq?-yS1O>T>;{-_-iG$7%YfG00KBdo@P-FeuLkTz4PY&g0Wmc|"
-    "yQvY{TN}Yd^)^#0m|B{tF>^OTds{o8?d{YT$wXE7HfTo?vqhcT;dhR33X8^!jL}AT>$E}o5PyTlTWjz!=ndXJ+5okuc|JZiGNNB}"
-    "RFp9+C^#ZABqY)pYKV*o@QaQP4hio<a7Z7WA*fG~A;`}V80hB}78>N6G%|TaI1T;*K{~BL<3-JDM+_O4pz~Mxgm;5JBtkblesrk6"
-    "PNR+=6dW1;3()EeUV~!ee0+6E&+uP?pH{6L)IVAu{stVFn*XU*AJ`|%7!e*G77`rj@9X2K_E0HZ6^`~Y8>vJ@6*&%@AXpvcl6tLL"
-    "nwy^e{HX3hZEfv?dv|VCTrVvtF8cBOxwEJLnVWO``@FOH`FTI&<Q5cPtE{PQw{i22ia?OJcnT=;Km8K@yBrbP@%N3Fnh`ZCejI19"
-    "2!hS#aJW3aKq#UhwzieY9eO(VQmMWC0{TQm$9*_@(v11b)^6E*{9O4HqNgEY&idoGgnef1uJ)L7(tbhZkc-2rKhxFc?by8Q0)I-?"
-    "vS{6)3|XOBSbo(ZEFB92#wHq-c7b2d$jkYxzweyL8%yW&|1zO^MK=CK=5pqOkP?<&k*ha3)KS7R)n2PFRi<Q#JA@_uiFL1(-FX}G"
-    "W^O{>(I5TKcx!i#F?maOjx%|4H{Qfz@<uk3zu+)=1CPn;g-rff%;dFFCckUP+>o0+nY>iV<VC%i37_$2CYTk*OlV&Wn-O69FfN0q"
-    "j}kEgE}baF=niuy+Y@v?b+QYWenDcgN`TWGhK%>NB4~B4?<lQ|M{@{E&^Zc;*Gm}Uv<fQ@{^|;^ep**s0oyE7JGe(5uU>W%9?>;`"
-    "^a|+hVs9<ruyC`|1=QJ3rI1TSJT|LC>f%b3vxA*fBH*$KY5?UbTpi^-s1i?Ac!DbLVta+WhmEyFB;ZjVEZnY#gN&kLk$}&mJ^?J("
-    "HY6pb1y4yap{<y?H4&{?3*N|X!JAo)>=&Hp+y;KV(A=Jg@5`#?)$%)zKdB473-o!R*-?k$wkNHgy=ckwwBdV<-+NwGRNB<?o)JxW"
-    "3)YI7P!rN-Zq$$JEgEXVTdW?rRE*s=c3aAO!^;AVn$JjAy+)V^dO3gd!CW9H!S&1iO>@7k!yEcrT??I^X<1;wTcQ0OVc9VY{u{co"
-    "Q(1OO%T8_CB`w7gE9rX`mX;m2zyb??<JZz63@xw-LyIu9;Qvin(*9nzY@P)cSYQ!`7Fh5egyFvcwi|D}"
+    "c-rln2UJwo*2m9n)B7+CQz!!r2n=;#7<$#A2+|}rMC_x_^2CP5e5gVEj3ovYED2F#jJ-S(MTlaHy%1wVQB*_)HHuF|8+msIkbBAZ"
+    "EGt>xTJL54vt~HIbM`s+o-=!&b7wD*k$QbHf*=5Y=~W{UlYn03-dQqz9zfdk`tf)HLTr)SDk@&G#oNZIV7%noWo5be=$c6@9n%0U"
+    "KyINIa1q1-L3jc^!0jan0&_b?oKp75@N8i;fL(aPNC}4l0}cfMCklrO03U#kvB3S4p%94c4?thtP`yrJx&{Dx=cvw-$%<F8VJHSv"
+    "3IJs8y(3jD6d!^CKr&ZJfg!vAb<QDPugBiZaqpWsR&<tp@$rHHvQ@9wbXwg~aqtoyha43?350={{()NoP;_-e)+lQ!00DriS2-dG"
+    "KCl4jt;EK~L16HM(Fjc0IVL?^#)g3cph;FtCKoW607SqTg$ejH2z+I-+Beq&$R(~Y3Y3sO)3$4lfr%X@XrIYyalb)Q3l@gAQ2nRV"
+    "fHMFv2T&IR3Y!hMYyf|1vVuNTFpOYS23sJucJd6;rH{^8_TBMXid$Ol?pmA7Z(l^NsE^*n`INaKvReOWdW63G(%%aU3%4qCzKKOv"
+    "m8U36$FB48T>k~jy3#*uXq2NQaKog-<qKkbvZHRzo5@-}qAtG-dnUF&agH;cUgH_PWR2{Jpdw?TOznSNIk$}GH+sU}Sa`baxU*HG"
+    "3Xq1-%S9!poG4d6-r_a(i@xj~%_&)xjz!Wzjhl{ai1qUQzBcaDs4s?%)t@Y&<~vqgytK@j%hu%<gKmAUvqUh$^!lw~kfwX{h6<w7"
+    "yV>bS9;yB4<6wx;47qQ%CAEM4DwRR#f$Tpq24bS!6^?lk7=%G^7niU+iMIod4UJ;J1O|IlLX=Q(tR|9<!0?-zSNX%4#14ALL@q|{"
+    "X4#}vF7bXFmg;#B(#`X(<#AEM{RQ(2S;QN9=DA&r2V}Q9D88}d5Zd$pc9+K?bcl=ckjV+-^?9CeBksOkD12>Mm<;V6@0-n`A<mRH"
+    "?Z}you)oPLV|z#4uWPq2S1{qO1%pqj@1E80u&xo|WwDdI2U*hK&Lu&!obOjnb6}uI$D&bKqe>3`s9`f;6fq8h9_U*=iyv>x!ti*+"
+    "E2x?W+RE#T{H<s-41*DfRzGpQg{*aihltIj;W5i{UcKk5Q`?G%xk`8}3`K-gEC$Lr?YSu0T_R-CQOom(GnYKSC$KC?aaRb1Or=xF"
+    ";l!y|^#|$;(t?%tf++W`Y5V(ny}G%Qx@B@7Pi1cZzC-pLWbWL(<AB4yX+xr}7!vI7-Qw&$ng#@kHCtvEEnDY6seYEd5Amc0<^@z7"
+    "UFcj_*7SqT(3X2kCl0?IuaLSd7$PrC@>n{9`pMjH?e--x*KV5eIcv=T>oP?h)ib_$zq{wskBhhaWm(J$@EQkwb?4sb80M;3si)TG"
+    "*w2VB+t`mB-Xrs92$5F|AtB_uk4EBgAG1k(&K@Q4%YV{|?h7$b%1Qn`HJe4UcPZzP_}OC-=>`f?$n6>Pg(TkPDj>Qyv{*;Jp66O6"
+    "iFexAlI$CAi&zBrgrX*BNjDgl5p6-_;`#vs;siN;=37z-cdWEuCML4&i~UNB(4qba--}9MbXbZvafZ9w8zYGE)@Rk1gC*2A{tvy3"
+    "wVG<p>R$8sag<-Z1oSr@bmH=fQ3@K|RgtiLBs|WV`DRBLGmQ1}La>;Q8<<S0s~Y|LPjeB`VAEa0PaIc0>AhYj;n6VTMc~ruEPag6"
+    "Bo8T<%EbGirM|ZlhPNC{bF#LgQ4y3jcHFQOXx@aaDH=NqCKctyU&97{HGP5ej?{QZ3l?2jl<vfv=?tM(+vn@NWfpM@`e!}bRK#$p"
+    "vb>O&7GyW`ALR}K0RcIYI>prb?PKEZ$G9C+{ye!cKXiBIdF_scSrvJo_50tr-6aL$BmZ+fru^<PhAzO{_Nw&?PM<HY%V*3va?|bj"
+    "0hN>M)_Lro=7y}UD{$Yoaoe05RaRJdJ921K%48AWVeH+OpC?TAyYi*S!&NsIF-bbMfz00>By(O3i^Lf;GP`TZ{D@ADuRDA)Kf%a6"
+    "dj^@Kc9D6Tj?9CK$UJAum@!1ItaNc9vicC&{?ubvNJKne4*8PWeUhWaVggs~2^SIVhuYqYuybR+;pp<U2@qjR_<8g48NH-XudcdN"
+    "qb`2yZ*=fZCqH!Ivn3)9M?~%P$dHNX>VdticwM_pbo$z*si{5^35|xY9E~>9b)UnebhVp39Y2-nbpD*}Q(onydf0L3Lb36j&KvOH"
+    "A<`!}g4@diKgcnkNN7xfY|cl)mP{v%$K)vrW0OzFc7*4MAwERmQ^FHQNqf&ZojBM($l6*AF}!Dg!;4r}zdtR>N5&O0xjy;R%Iy>9"
+    "{WdKp&e=^Wwfs!aYq?nb)8lmoNp1=SW;J4L%=v5Bu6%TUzkz{DTlV+t&C7VpLpK(=m(LiSlH#DqSfW-ZA1hTY;FiqG`Y5%gZBfF&"
+    "IrjI@Y!2gBY|2g^<yxxN?)>{wehzy}yz2I@ia7emqvJF0+$oM#P5vHw<@t;7>&0}@zy}L1Jy~b5A%6Rm+`(H4&kj$Vz4ArX@uo*p"
+    "mra@1OU3<03B@!lzAv3E9^oIcvoLp(Q_3u_fh8Unj%#k`e<aJEmU8MEbgH&j2#Q(PKFU0FZg3W*`s<g4R#BS<0}y!-fb!_xWs{cI"
+    "Tgq!+!-F?@R_4uarWQ=-TT-aM>f%&&*{!6n%T>?H@hdIsLym?VP28(1EzYX9oVieTpa1K=SbbsGVF1qfZA~xK58S*lLt0lSy=$|l"
+    "-<<iXU*xsNf=l{NU7Wbr=X|egireBx&ezrFq;)>${m%3*^E=aj+x$5<l(ll3yStJFPe-qTU&F7#pC%4GM5Bk(LB5`nslZFuK&77P"
+    "ZKu)GP!Ow!L=24{Itm`?A!L>&4osrt@UZ=n8W>(k8x4@T8jS=RP9MmGRyk>CU=dnN1wR~p3a<QS0GD4hgG((2aI&ElTzY8$7caMi"
+    "UmBXg>4)v$%)K^nw)&sod`&aBc&`<luWA8TFSmfI+Xhf|p%GNwXau*eHGl`z&p^ZF8u0k%hv4~*N1*BQP0(6Z0}RzyL3?c_K<j@2"
+    "*pn*&d-(uRUe*GvsScoRPXT0j0on~spuMdL7+PO}*M?SLXvY7xHiP!p2K?O)fbnfGfR?s4(DE7r&G@1=8`{BNT;aGr$ru=?j_~wV"
+    "2Wmq6v?@=v)=R6=dU~n-UEPiCN%2t;eRR>$kzs*B5m6x_QIVnAs0e=_oh~ROyi-9T!M@tS;6QDlk2WB{$0IB>&^vSB=mFsb`S}O>"
+    "s<kQ)yj?vYIV;WA&)F-yhcqD(zUfIrLj8PIu1N_&QQ`lG)V^Aeg!n`+Z(m3E@P8v8wX0)7j7}5&7VR2$a+X>X5F8d65gr~E5)|O)"
+    "?d9(3;_PT|E0>Bbggg$LNvBaM6bv;!9UI-MrTOLar;qC!8XD>!+`DtD>iU&SmFLf#K5_h5MS1Cuhfkb5dH7Iy#i>izY92MTTPXda"
+    "BLc5WtI?EcS~|YLzsL6hL;un4^sYHVgwMaWy0QnbG53R_7)GH`sWcj$!DO*HxVQq5SR%8rb8vR`@bM3h&?WXCGHT+?`ODUAEj@kn"
+    "8O27Mmc63%4m)`AcXck=N2ED5$>&n*@_ZW)Z(Q^3S?1W<`8wZ(BJo9IiearO#UQ`vKWu2EqgBBAiHFPcV!X4Xs^`sQem<gZK^gi?"
+    "toZ3Hdpf<wBWlTN*<(RPM!r<7x$c;IfNM%I5Wlh4J-)u4+y;MGy8(WC`|lX}W8B(<TTn7LQ{K)^J@_{&nP1V#{DMj5=NvNs$|ZAy"
+    "ki1~E5;EViCG#~$@&Z-5k|%iFmpsA!;TVax$I?gxex1S~@rnUl(go&aiBO`!^bv9jk;jivFo<`MmF3JPc1X$e6jBNMT%Q4ID+bzK"
+    "5s~5}=itA#x;QAo+lEg!<|{hbtGBm8#HPNfa0_u)h<OZ(X^+MO%USDcXT@jHOcfA-9etJ7VgZLi#Y`2Li;JC1Ea0-}RHFq<b8wVf"
+    "i3B`+ug5D;gllalwG{HXY!(Brz)&lRTx=o0&jOtB!vM4I`OMIhd;0sk+JDC%YTttm(A(q7@CW0m1?v$XJ-F!|@zBU3^RpiQ|3pCM"
+    "hn8f%Z9|^mbtRcExRd#~KY7AGM3duTb22%gR}Ue_!{U)F(g3q33P?PDiUcEe$jnwyi3X`tT$l*KAa=YrkJuq}guj?hFz_23XwAa9"
+    "<G~{((4J504iJ|Zty07^rXxDoK1}T_<<T*u)52Qosgw&@RLtc50FrpSIarH~{@)P~au=nY%#z2Z8!KQ4v$D67ODqLk-2aUcLKj)f"
+    "C1R0)iw6V+j}RVTDzOv^`8+%TaQ{aozw^%zW$44=<&W~a#_xF^ynfes?->7g@%E1Mujlofdz?qV^*C={QOE-}GROlyCU4iE&Vu|<"
+    "c}qsV;00%t^w@UPi%RNnz@J9qEzu-*1}l@e81agE=@wL?!Tb~}8j)wF%9t43eaTTN4!rK&96*DTorLsG=QZjhovSf*X3X%J+T+7}"
+    "Nx1Zm-5sw%LW5mo0u~MHtU$dq&T<joxZT6X8j9LoArtXfbc!jZ4KbaSHuwh5Wtk2H1m@Y<$}ENW2G63?jQhWpTrRd0nD&3%0z>Vr"
+    "B)Io;@%`WQV*qn~4dv#xqPe+khyiXxTG1wID{A~~!G5E?WEfwK?B|?k+y;v}$vt_k?5=gS{TbgA+Jh0LefGs{NiQ7x+0>c&V~Ub?"
+    "g;%&<w!SNPLVty|pslb0dfoNHo$fteumNr5KULfsRy?dY_fJ#T13GN{3w1uPL*x(Q<NVt{i~-c%{{Qv{Z+X9O-wy7=zkG_otoK*@"
+    "2MTls+I#(YHp{FJ&M<W37&?*+9a)CXBm<Yn7yhX!2J?!WWtLfHnPrw)W|{Q?znjb{0<+91f`5}DFw3m}f)oScpKr{IXO>xJnPrw)"
+    "W|?J{IYnTWS${Z1@GsH#APN"
 )
 
 
@@ -89,3 +110,4 @@ FLAG_WEIGHTS = _FOUND["FLAG_WEIGHTS"]
 OFFSETS = _FOUND["OFFSETS"]
 POSITION = _FOUND["POSITION"]
 ADJUST = _FOUND["ADJUST"]
+LOWEST_WEIGHTS = _FOUND["LOWEST_WEIGHTS"]

@@ -70,9 +70,9 @@ class _Recorder(Decoder):
         self.opened[color, zone][places] = flags
         return flags
 
-    def values(self, start: int, stop: int, places: Ints, classes: Ints, means: Floats | float) -> Floats:
-        q = super().values(start, stop, places, classes, means)
-        self.seen[start:stop, places] = q
+    def values(self, rows: slice, places: Ints, classes: Ints, means: Floats | None) -> Floats:
+        q = super().values(rows, places, classes, means)
+        self.seen[rows, places] = q
         return q
 
 
@@ -92,9 +92,10 @@ class _Replayer:
         self.writer.flags(flags, self.model.flag_tables.take(classes, axis=0))
         return flags
 
-    def values(self, start: int, stop: int, places: Ints, classes: Ints, means: Floats | float) -> Floats:
-        q = self.known[start:stop].take(places, axis=1)
+    def values(self, rows: slice, places: Ints, classes: Ints, means: Floats | None) -> Floats:
+        q = self.known[rows].take(places, axis=1)
         magnitudes = np.abs(q).ravel()
-        self.writer.values(magnitudes, classes.ravel(), self.model.tables)
+        family = self.model.family(rows, means is not None)
+        self.writer.values(magnitudes, classes.ravel(), self.model.tables[family])
         self.writer.bits((q < 0).ravel()[magnitudes > 0])
         return q.astype(np.float64)

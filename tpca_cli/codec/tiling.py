@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca_cli.codec.lapping import lap
 from tpca_cli.framing import Framing, mirror
 
 Pixels = NDArray[Any]
 Floats = NDArray[np.float64]
 Shape = tuple[int, int]
+
+SUBBITS = 6
+"""Fractional bits of lapped samples, those of the coefficients."""
 
 
 def runs(shapes: Sequence[Shape]) -> Iterator[tuple[Shape, int, int]]:
@@ -55,6 +59,32 @@ def from_planes(framing: Framing, planes: Floats, grid: Shape) -> Floats:
     n = tiles // (rows * columns)
     images = planes.reshape(th, tw, c, n, rows, columns).transpose(3, 2, 4, 0, 5, 1)
     return np.asarray(images.reshape(n, c, rows * th, columns * tw), np.float64)
+
+
+def planes_of(framing: Framing, pictures: Sequence[Pixels], lapped: bool) -> Floats:
+    """Planes of all pictures; lapped ones come in units of 2^-SUBBITS."""
+    planes = []
+    for _, first, last in runs([(int(p.shape[0]), int(p.shape[1])) for p in pictures]):
+        images = to_images(framing, pictures[first:last])
+        if lapped:
+            images *= 1 << SUBBITS
+            lap(images.reshape(-1, *images.shape[2:]), framing.height)
+        planes.append(to_planes(framing, images))
+    return planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
+
+
+def images_of(framing: Framing, planes: Floats, shapes: Sequence[Shape], lapped: bool) -> list[Floats]:
+    """For each run of shapes, the images (n, c, h, w) without padding."""
+    out, at = [], 0
+    for (h, w), first, last in runs(shapes):
+        grid = framing.grid(h, w)
+        tiles = (last - first) * grid[0] * grid[1]
+        images = from_planes(framing, planes[..., at : at + tiles], grid)
+        at += tiles
+        if lapped:
+            lap(images.reshape(-1, *images.shape[2:]), framing.height, inverse=True)
+        out.append(images[:, :, :h, :w])
+    return out
 
 
 def batches(sample: Sequence[Pixels], most: int = 1 << 17) -> list[list[Pixels]]:
