@@ -17,7 +17,7 @@ from tpca_cli import images, store
 from tpca_cli.archive import BlockRecord, Entry
 from tpca_cli.coder import Coder
 from tpca_cli.errors import ImageRefused, StorageError
-from tpca_cli.parallel import ordered_map
+from tpca_cli.parallel import busy_map
 from tpca_cli.pipeline.blocks import Job, pack
 from tpca_cli.pipeline.spool import Spool
 from tpca_cli.pipeline.survey import Kind, Member, Progress, Reading, read_member, refusal
@@ -86,7 +86,7 @@ def code_all(
         return coded
 
     done = 0
-    for task, coded in zip(tasks, ordered_map(run, list(enumerate(tasks)), reading.workers), strict=True):
+    for task, coded in zip(tasks, busy_map(run, list(enumerate(tasks)), reading.workers), strict=True):
         done += task.job.count
         if progress:
             progress("encoding", done, total)

@@ -16,7 +16,7 @@ from tpca_cli import images, store
 from tpca_cli.archive import Archive
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, printable
 from tpca_cli.names import check_names, restored_names
-from tpca_cli.parallel import ordered_map
+from tpca_cli.parallel import busy_map
 from tpca_cli.pipeline.survey import Progress
 
 ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
@@ -62,7 +62,7 @@ def decode(request: DecodeRequest, archive: Archive, progress: Progress = None) 
 
     written, lost, done = 0, [], 0
     for work, (size, damaged) in zip(
-        blocks.values(), ordered_map(restore, blocks.values(), request.workers), strict=True
+        blocks.values(), busy_map(restore, list(blocks.values()), request.workers), strict=True
     ):
         written += size
         lost += damaged
