@@ -1,0 +1,190 @@
+"""A decoder of archives for tests: small, slow, plain loops over integers, from docs/FORMAT.md alone.
+
+It shares nothing with the package but h5py, so whatever both decode to the same pixels is what the format
+says. `python tests/reference_decoder.py ARCHIVE.h5` prints a digest of each image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import sys
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import h5py
+from reference_symbols import Block
+from reference_transform import Image, restore, synthesize, to_pixels, unlap
+
+PRIORS = Path(__file__).parent / "golden" / "v1" / "priors.json"
+IMAGE = (("digest", 8), ("mtime", 8), ("source_size", 6), ("height", 3), ("width", 3), ("mode", 1),
+         ("error", 8), ("exif", 4), ("icc", 4), ("flags", 1), ("reserved", 3))  # fmt: skip
+BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("rows", 3), ("residual", 4),
+         ("digest", 8))  # fmt: skip
+MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
+
+Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
+Group = tuple[dict[str, Any], Arrays]  # settings and arrays
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """An image as the archive holds it."""
+
+    name: bytes
+    depth: int
+    pixels: Image
+
+    def sha256(self) -> str:
+        """Of the samples in C order, little-endian."""
+        samples = [s for row in self.pixels for pixel in row for s in pixel]
+        return hashlib.sha256(
+            struct.pack(f"<{len(samples)}{'B' if self.depth == 8 else 'H'}", *samples)
+        ).hexdigest()
+
+
+def decode(path: Path, components: int | None = None) -> list[Decoded]:
+    """All images of an archive that were not replaced, in order."""
+    with h5py.File(path, "r") as file:
+        check_digest(file)
+        meta = json.loads(file.attrs["meta"])
+        groups = [
+            (group["coder"], arrays_of(file[f"groups/{k}/basis"]) | arrays_of(file[f"groups/{k}/tables"]))
+            for k, group in enumerate(meta["groups"])
+        ]
+        images, blocks = table(file["images"], IMAGE), table(file["blocks"], BLOCK)
+        names = bytes(file["names"][()]).split(b"\0")
+        payload = bytes(file["payload"][()])
+    priors = json.loads(PRIORS.read_text())
+    parts: dict[int, Image] = {}
+    at = 0
+    for block in blocks:
+        data = payload[at : at + block["size"]]
+        at += block["size"]
+        assert hashlib.blake2b(data, digest_size=8).digest() == block["digest"].to_bytes(8, "little")
+        first = block["first"]
+        shapes = [(i["height"], i["width"]) for i in images[first : first + block["count"]]]
+        if block["rows"]:
+            shapes = [(block["rows"], shapes[0][1])]
+        decoded = decode_block(priors, groups[block["group"]], data, shapes, components)
+        for k, pixels in enumerate(decoded):
+            parts.setdefault(first + k, []).extend(pixels)  # bands of an image follow one another
+    return [
+        Decoded(names[k], 16 if image["mode"] == 5 else 8, narrow(parts[k], MODES[image["mode"]][1]))
+        for k, image in enumerate(images)
+        if image["mode"]
+    ]
+
+
+def check_digest(file: h5py.File) -> None:
+    """Section 2: the root digest covers every attribute and dataset but the payload's bytes."""
+    whole = hashlib.blake2b(digest_size=16)
+
+    def part(data: bytes) -> None:
+        whole.update(struct.pack("<Q", len(data)) + data)
+
+    for name in ("format", "format_version", "meta"):
+        value = file.attrs[name]
+        part(name.encode())
+        part(b"int" if name == "format_version" else b"str")
+        part(struct.pack("<q", value) if name == "format_version" else bytes(value))
+    part(b"datasets")
+    paths: list[str] = []
+    file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
+    for path in sorted(paths):
+        data = file[path]
+        part(path.encode())
+        part(b"u1")
+        part(struct.pack(f"<{data.ndim}Q", *data.shape))
+        part(b"" if path == "payload" else hashlib.blake2b(data[()].tobytes(), digest_size=16).digest())
+    assert whole.hexdigest().encode() == bytes(file.attrs["digest"])
+
+
+def table(planes: h5py.Dataset, columns: tuple[tuple[str, int], ...]) -> list[dict[str, int]]:
+    """Section 3: a record is a column of bytes; each field is little-endian."""
+    rows = planes[()].T.tolist()
+    found = []
+    for record in rows:
+        at, fields = 0, {}
+        for name, width in columns:
+            fields[name] = int.from_bytes(bytes(record[at : at + width]), "little")
+            at += width
+        found.append(fields)
+    return found
+
+
+def arrays_of(data: h5py.Dataset) -> Arrays:
+    """Section 3: named arrays, each behind a line of text; as (shape, flat list)."""
+    raw, at, found = bytes(data[()]), 0, {}
+    while at < len(raw):
+        end = raw.index(b"\n", at)
+        name, code, text = raw[at:end].decode().split(" ")
+        shape = [int(side) for side in text.split("x")]
+        count = 1
+        for side in shape:
+            count *= side
+        kind = {"u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"}[code]
+        size = count * int(code[1])
+        found[name] = (shape, list(struct.unpack(f"<{count}{kind}", raw[end + 1 : end + 1 + size])))
+        at = end + 1 + size
+    return found
+
+
+def decode_block(
+    priors: dict[str, Any], group: Group, data: bytes, shapes: list[tuple[int, int]], components: int | None
+) -> list[Image]:
+    """Sections 4 to 11."""
+    settings, arrays = group
+    (h, w, c), kept = settings["basis"]["frame"], settings["components"]
+    if settings["basis"]["kind"] == "dense":
+        places = [(m, 0, 0) for m in range(kept)]
+    else:
+        places = [(k // (w * c), k // c % w, k % c) for k in arrays["basis_indices"][1][:kept]]
+    gains = arrays["gains"][1] if settings["lapped"] else [256] * kept
+    channels, levels = arrays["lowest"][0]
+    numbers = {
+        "places": places,
+        "steps": [max((settings["step"] * 256 + gain // 2) // gain, 1) for gain in gains],
+        "scales": arrays["scales"][1],
+        "lowest": [arrays["lowest"][1][levels * k : levels * (k + 1)] for k in range(channels)],
+        "centers": arrays["centers"][1],
+    }
+    grids = [(-(-height // h), -(-width // w)) for height, width in shapes]
+    values = Block(priors, numbers, grids).decode(data)
+    shown = places if components is None else places[: max(components, 0)]
+    near = 5 * settings["restore"] <= 8 * settings["step"] <= 13 * settings["restore"]
+    out = []
+    for n, (height, width) in enumerate(shapes):
+        rows, columns = grids[n]
+        canvas = [[[0] * c for _ in range(columns * w)] for _ in range(rows * h)]
+        for r, s in product(range(rows), range(columns)):
+            coefficients = [values.get((place, (n, r, s)), 0) for place in shown]
+            tile = synthesize(settings["basis"], arrays, coefficients)
+            for y, x in product(range(h), range(w)):
+                canvas[r * h + y][s * w + x] = tile[(y * w + x) * c : (y * w + x + 1) * c]
+        if settings["lapped"]:
+            unlap(canvas, h)
+        image = [row[:width] for row in canvas[:height]]
+        if "restore" in arrays and near and len(shown) == kept:
+            out.append(restore(image, arrays["restore"][1]))
+        else:
+            out.append(to_pixels(image, 6, 2 ** settings["basis"]["depth"] - 1))
+    return out
+
+
+def narrow(image: Image, channels: int) -> Image:
+    """Section 12: gray, and alpha, out of a group with more channels."""
+    have = len(image[0][0])
+    if have == channels:
+        return image
+    if channels == 3 or have == 2:
+        return [[pixel[:channels] for pixel in row] for row in image]
+    return [[[(sum(pixel[:3]) + 1) // 3, *pixel[3:]][:channels] for pixel in row] for row in image]
+
+
+if __name__ == "__main__":
+    for found in decode(Path(sys.argv[1])):
+        print(found.sha256(), found.name.decode(errors="replace"))

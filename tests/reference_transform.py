@@ -1,0 +1,103 @@
+"""From coefficients to pixels, over plain integers (FORMAT.md, sections 10 and 11)."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+Image = list[list[list[int]]]  # row, column, channel
+
+UPPER = (
+    (15438, 1141, 11, 342, -342, -11, -1141, 946),
+    (-2597, 14682, 2897, 621, -621, -2897, 1702, 2597),
+    (-605, -4011, 13549, 4211, -4211, 2835, 4011, 605),
+    (-797, 867, -4814, 14675, 1709, 4814, -867, 797),
+)
+AFTER = (*UPPER, *(row[::-1] for row in UPPER[::-1]))
+PAIRS = ((0, 1), (1, 0), (1, 1), (1, -1), (0, 2), (2, 0))
+
+
+def shifted(value: int, bits: int) -> int:
+    """Divided by a power of two, halves up."""
+    return (value + (1 << bits >> 1)) >> bits
+
+
+def synthesize(basis: dict[str, Any], arrays: dict[str, Any], coefficients: list[int]) -> list[int]:
+    """The samples of one frame in C order, in 1/64."""
+    shape, bits = basis["frame"], basis["bits"]
+    size = shape[0] * shape[1] * shape[2]
+    if basis["kind"] == "dense":
+        (_, width), matrix = arrays["basis_factor0"]
+        frame = [
+            shifted(sum(matrix[k * width + m] * value for m, value in enumerate(coefficients)), bits)
+            for k in range(size)
+        ]
+    else:
+        frame = [0] * size
+        for place, value in zip(arrays["basis_indices"][1], coefficients, strict=False):
+            frame[place] = value
+        inner = size
+        for axis, side in enumerate(shape):
+            matrix = arrays[f"basis_factor{axis}"][1]
+            inner //= side
+            frame = along(frame, matrix, side, inner, bits)
+    if "basis_mean" in arrays:
+        frame = [value + 64 * mean for value, mean in zip(frame, arrays["basis_mean"][1], strict=True)]
+    return frame
+
+
+def along(frame: list[int], matrix: list[int], side: int, inner: int, bits: int) -> list[int]:
+    """The mode product: a square matrix applied along the axis of this side, whose stride is `inner`."""
+    out = [0] * len(frame)
+    for start in range(0, len(frame), side * inner):
+        for rest in range(start, start + inner):
+            fiber = [(k, frame[rest + k * inner]) for k in range(side) if frame[rest + k * inner]]
+            for row in range(side):
+                total = sum(matrix[row * side + k] * value for k, value in fiber)
+                out[rest + row * inner] = shifted(total, bits)
+    return out
+
+
+def unlap(canvas: Image, tile: int) -> None:
+    """Mix the four samples on each side of every tile border: first across columns, then across rows."""
+    rows, columns, channels = len(canvas), len(canvas[0]), len(canvas[0][0])
+    for y, border, c in product(range(rows), range(tile, columns, tile), range(channels)):
+        old = [canvas[y][border - 4 + k][c] for k in range(8)]
+        for k in range(8):
+            canvas[y][border - 4 + k][c] = shifted(sum(a * b for a, b in zip(AFTER[k], old, strict=True)), 14)
+    for x, border, c in product(range(columns), range(tile, rows, tile), range(channels)):
+        old = [canvas[border - 4 + k][x][c] for k in range(8)]
+        for k in range(8):
+            canvas[border - 4 + k][x][c] = shifted(sum(a * b for a, b in zip(AFTER[k], old, strict=True)), 14)
+
+
+def to_pixels(image: Image, bits: int, peak: int) -> Image:
+    return [[[max(0, min(shifted(v, bits), peak)) for v in pixel] for pixel in row] for row in image]
+
+
+def restore(image: Image, numbers: list[int]) -> Image:
+    """The restoring filter; samples come in 1/64 and are filtered in 1/8."""
+    borders, weights = numbers[:7], numbers[7:]
+    fine = [[[shifted(v, 3) for v in pixel] for pixel in row] for row in image]
+    height, width = len(fine), len(fine[0])
+    light = [[(p[0] + 2 * p[1] + p[2]) >> 2 if len(p) >= 3 else p[0] for p in row] for row in fine]
+
+    def at(plane: list[list[int]], y: int, x: int) -> int:
+        return plane[max(0, min(y, height - 1))][max(0, min(x, width - 1))]
+
+    def bend(y: int, x: int, down: int, right: int) -> int:
+        return at(light, y + down, x + right) + at(light, y - down, x - right) - 2 * light[y][x]
+
+    def box(plane: list[list[int]]) -> list[list[int]]:
+        tall = [[sum(at(plane, y + k, x) for k in range(-2, 3)) for x in range(width)] for y in range(height)]
+        return [[sum(at(tall, y, x + k) for k in range(-2, 3)) for x in range(width)] for y in range(height)]
+
+    across, down = (
+        box([[abs(bend(y, x, *pair)) for x in range(width)] for y in range(height)]) for pair in PAIRS[:2]
+    )
+    for y, x in product(range(height), range(width)):
+        a, d = across[y][x], down[y][x]
+        kind = 3 * sum(a + d > border for border in borders) + (2 * a > 3 * d) + 2 * (2 * d > 3 * a)
+        change = sum(weights[6 * kind + k] * bend(y, x, *pair) for k, pair in enumerate(PAIRS))
+        fine[y][x] = [v + shifted(change, 8) for v in fine[y][x]]
+    return to_pixels(fine, 3, 255)

@@ -1,0 +1,81 @@
+"""The package and the reference decoder agree on any coder, not only on those of the golden archives."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import reference_decoder
+from pictures import natural, noise
+
+from tpca_cli.coder import Coder
+from tpca_cli.fixed import FixedBasis
+from tpca_cli.framing import Framing
+
+PRIORS = json.loads(reference_decoder.PRIORS.read_text())
+
+CASES = {
+    # frame, kind, components, step, images
+    "some components in any order": ((8, 8, 3), "tile", 50, 20.0, [(17, 20), (8, 8)]),
+    "tiles of 5": ((5, 5, 3), "tile", 75, 2.0, [(11, 31), (3, 2), (9, 9)]),
+    "gray, fine": ((8, 8, 1), "tile", 64, 0.02, [(33, 26)]),
+    "gray and alpha": ((4, 4, 2), "tile", 32, 9.0, [(9, 14)] * 2),
+    "RGBA, coarse": ((8, 8, 4), "tile", 256, 90.0, [(16, 41)]),
+    "whole and wide": ((3, 37, 3), "whole", 333, 6.0, [(3, 37)] * 3),
+    "one pixel": ((1, 1, 3), "whole", 3, 1.0, [(1, 1)] * 4),
+}
+
+
+def coder_of(seed: int, frame: Any, kind: str, components: int, step: float, pictures: list[Any]) -> Coder:
+    rng = np.random.default_rng(seed)
+    modes = [np.linalg.qr(rng.normal(size=(side, side)))[0] for side in frame]
+    indices = np.stack(np.unravel_index(rng.permutation(np.prod(frame))[:components], frame), axis=1)
+    mean = rng.integers(0, 255, frame) if seed % 2 else None
+    basis = FixedBasis.from_modes(modes, indices, dtype=pictures[0].dtype, mean=mean)
+    framing = Framing(kind, frame[0], frame[1], frame[2])
+    return Coder.train(pictures, framing, basis, step, lapped=bool(kind == "tile" and frame[0] >= 8))
+
+
+def check_agreement(coder: Coder, pictures: list[Any], components: int | None = None) -> None:
+    data = coder.encode(pictures).data
+    shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
+    arrays = {name: (list(a.shape), a.ravel().tolist()) for name, a in coder.to_arrays().items()}
+    got = reference_decoder.decode_block(PRIORS, (coder.meta, arrays), data, shapes, components)
+    for mine, theirs in zip(coder.decode(data, shapes, components), got, strict=True):
+        assert mine.tolist() == theirs
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_coder_is_read_the_same_way(name: str) -> None:
+    frame, kind, components, step, shapes = CASES[name]
+    seed = list(CASES).index(name)
+    sample = [natural(h, w, frame[2], seed + k) for k, (h, w) in enumerate(shapes)]
+    coder = coder_of(seed, frame, kind, components, step, sample)
+    check_agreement(coder, sample, components // 3)
+    check_agreement(coder, [noise(h, w, frame[2], k) for k, (h, w) in enumerate(shapes)])
+
+
+def test_a_harsh_filter_on_noise_is_read_the_same_way() -> None:
+    """Largest weights on the largest differences: no sum of the restoring filter is rounded."""
+    from tpca_cli.codec.restore import Restorer
+
+    pictures = [noise(24, 24, 3, 1) // 128 * 255]
+    coder = coder_of(2, (8, 8, 3), "tile", 192, 300.0, pictures)
+    signs = np.where(np.arange(24 * 6).reshape(24, 6) % 5 < 3, 127, -127)
+    restorer = Restorer(np.arange(1, 8) * 4000, signs)
+    check_agreement(dataclasses.replace(coder, restorer=restorer, restore_step=coder.step_units), pictures)
+
+
+def test_the_constants_keep_every_prediction_in_bounds() -> None:
+    """Every symbol stays possible, and no sum of weights reaches 2^32, the end of the log codes."""
+    for name in ("TABLES", "FLAG_TABLES"):
+        table = np.array(PRIORS[name])
+        assert table.min() >= 1 and np.all(table.sum(axis=-1) == 2**16)
+    weights, factor = np.array(PRIORS["WEIGHTS"]), np.array(PRIORS["POSITION"]).max() / 64
+    seen = np.maximum(weights[..., :-1], 0).sum(axis=-1).max() * 8 * 2 * 4095
+    prior = np.array(PRIORS["EXPECTED"]).max() * weights[..., -1].max() / 1024
+    assert min(PRIORS["EXPECTED"]) >= 1
+    assert (seen + prior) * factor < 2**32
