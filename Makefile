@@ -7,7 +7,7 @@ DATA   ?= sample_data
 SIZE   ?= 64x64
 LIMIT  ?= 600
 
-.PHONY: help setup demo test check format faults browser bench-stage bench-fit bench-rd paper pictures sample-data clean
+.PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-cluster paper pictures sample-data clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -47,6 +47,9 @@ faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strac
 	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
 	@$(BIN)/python -m pytest -o addopts= -q tests/faults
 
+compat: $(VENV)/ready ## decode the golden archives with the oldest entropy library that is allowed
+	@$(BIN)/python tests/golden/compat.py
+
 browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and chromedriver)
 	@command -v chromium >/dev/null || { echo "make browser needs chromium: install it with your package manager"; exit 1; }
 	@command -v chromedriver >/dev/null || { echo "make browser needs chromedriver: install it with your package manager"; exit 1; }
@@ -63,6 +66,12 @@ bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR beside image codecs: DATA=f
 
 paper: $(VENV)/ready-bench ## the paper's experiments into docs/EXPERIMENTS.md: DATA=folder
 	@$(BIN)/python tests/benchmarks/paper.py $(DATA)
+
+pictures: $(VENV)/ready ## draw the README's pictures from sample_data/
+	@sh docs/pictures/make.sh
+
+bench-cluster: $(VENV)/ready ## two workers beside one, and the same bytes: DATA=folder
+	@$(BIN)/python tests/benchmarks/cluster.py $(DATA)
 
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
