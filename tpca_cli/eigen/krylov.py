@@ -42,16 +42,16 @@ def solve_top(
     `room` is the width of Q in blocks, at least 2; Q and A Q are what takes memory.
     """
     space = _Space(multiply, orthonormalize(start), max(2, room))
-    for step in range(steps + 1):
-        values, y = space.ritz()
-        bound = (tolerance or 0.0) * values[0]
-        last = step == steps
-        residuals, directions = space.residuals(values, y, np.inf if last else bound / 2)
-        if last or residuals[:count].max(initial=0.0) <= bound:
-            break
-        if not space.extend(values, y, directions):
+    for step in range(steps if tolerance is None else steps + 1):
+        if tolerance is None:
+            directions = space.next_block()
+        else:
+            residuals, directions = space.residuals(tolerance / 2)
+            if step == steps or residuals[:count].max(initial=0.0) <= tolerance * space.ritz()[0][0]:
+                break
+        if not space.extend(directions):
             break  # the space is invariant: nothing is left to add
-    pairs = Eigenpairs(values, fix_signs(space.shrink(values, y)), residuals).first(count)
+    pairs = space.pairs(count)
     if tolerance is not None and pairs.residual > tolerance:
         raise ConvergenceError(
             f"the eigenvalue iteration reached a residual of {pairs.residual:.1e} lambda_1 after "
@@ -70,6 +70,7 @@ class _Space:
         self._q: list[Array] = []
         self._aq: list[Array] = []
         self._h = np.zeros((0, 0))
+        self._solved: tuple[Array, Array] | None = None
         self._append(start)
 
     def _append(self, w: Array) -> None:
@@ -80,28 +81,37 @@ class _Space:
         self._h = np.block([[self._h, cross], [cross.T, (corner + corner.T) / 2]])
         self._q.append(w)
         self._aq.append(aw)
+        self._solved = None
 
     def ritz(self) -> tuple[Array, Array]:
         """The strongest pairs of H: as many as the start had columns."""
-        pairs = solve_dense(self._h, self._block)
-        return pairs.values, pairs.vectors
+        if self._solved is None:
+            pairs = solve_dense(self._h, self._block)
+            self._solved = pairs.values, pairs.vectors
+        return self._solved
 
-    def residuals(self, values: Array, y: Array, bound: float) -> tuple[Array, Array]:
-        """All norms |A u - lambda u|, and the residuals themselves, normalized, where above `bound`."""
+    def next_block(self) -> Array:
+        """A Q - Q H of the newest columns: with Q they span what all residuals would."""
+        newest = self._q[-1].shape[1]
+        return self._aq[-1] - _times(self._q, self._h[:, -newest:])  # (L, m)
+
+    def residuals(self, share: float) -> tuple[Array, Array]:
+        """All norms |A u - lambda u|, and the residuals themselves where above `share` of lambda_1."""
+        values, y = self.ritz()
         norms, large = np.zeros(len(values)), [np.zeros((len(self._q[0]), 0))]
         for start in range(0, len(values), _COLUMNS):
             part = slice(start, start + _COLUMNS)
             r = _times(self._aq, y[:, part]) - _times(self._q, y[:, part] * values[part])  # (L, columns)
             norms[part] = np.linalg.norm(r, axis=0)
-            chosen = norms[part] > bound
-            large.append(r[:, chosen] / norms[part][chosen])
+            large.append(r[:, norms[part] > share * values[0]])
         return norms, np.hstack(large)
 
-    def extend(self, values: Array, y: Array, directions: Array) -> bool:
+    def extend(self, directions: Array) -> bool:
         """Grow by these directions, after a restart from the pairs where there is no room for them."""
         if len(self._h) + directions.shape[1] > self._room:
-            self.shrink(values, y)
-        w = orthonormalize(directions)
+            self._restart()
+        # The first round makes the columns independent, the second orthonormal; in between they leave Q.
+        w = orthonormalize(directions, 1)
         for q in self._q:
             w -= q @ (q.T @ w)
         w = orthonormalize(w)  # (L, m)
@@ -110,15 +120,33 @@ class _Space:
         self._append(w)
         return True
 
-    def shrink(self, values: Array, y: Array) -> Array:
-        """Turn the space into its strongest pairs, u = Q y, and return them, (L, b)."""
+    def _restart(self) -> None:
+        values, y = self.ritz()
         for blocks in (self._q, self._aq):
-            for start in range(0, len(blocks[0]), _ROWS):
-                rows = slice(start, start + _ROWS)
-                blocks[0][rows] = _times([block[rows] for block in blocks], y)
-            del blocks[1:]
+            _turn(blocks, y)
         self._h = np.diag(values)
-        return self._q[0]
+        self._solved = values, np.eye(len(values))
+
+    def pairs(self, count: int) -> Eigenpairs:
+        """The `count` strongest pairs with their residuals; the space is used up."""
+        values, y = self.ritz()
+        values, y = values[:count], y[:, :count]
+        u = _turn(self._q, y)
+        norms = np.zeros(len(values))
+        for start in range(0, len(values), _COLUMNS):
+            part = slice(start, start + _COLUMNS)
+            r = _times(self._aq, y[:, part]) - u[:, part] * values[part]
+            norms[part] = np.linalg.norm(r, axis=0)
+        return Eigenpairs(values, fix_signs(u), norms)
+
+
+def _turn(blocks: list[Array], y: Array) -> Array:
+    """u = Q y in place of the first block of Q, (L, columns of y); the other blocks are gone."""
+    for start in range(0, len(blocks[0]), _ROWS):
+        rows = slice(start, start + _ROWS)
+        blocks[0][rows, : y.shape[1]] = _times([block[rows] for block in blocks], y)
+    blocks[:] = [blocks[0][:, : y.shape[1]]]
+    return blocks[0]
 
 
 def _times(blocks: list[Array], y: Array) -> Array:

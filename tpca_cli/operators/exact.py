@@ -37,7 +37,7 @@ DOUBLE = Arithmetic(np.float64, 1 << 53)
 
 _CALL = 512  # rows looked at together: 512 * 128^2 < 2^24, so they are always safe
 _GATHERED = 1 << 25  # values gathered before they are multiplied, unless the energies say earlier
-_PANEL = 1024  # rows of A multiplied together: the float block is never as large as A
+_PANEL = 384  # rows of A multiplied together: the float block is never as large as A
 
 
 class ExactGram:
@@ -99,15 +99,18 @@ class ExactGram:
             own = y[:, start:stop].astype(self._wide)
             image += own @ self._signs[start:stop]
             panel = self._checked(y, start, stop, image @ own)  # (panel, stop)
-            for i in range(0, stop - start, 32):  # few rows at a time: temporaries stay in cache
-                total = self._lower[start + i : min(start + i + 32, stop), :stop]
-                total += panel[i : i + 32].astype(np.int64)
-                total += undo[start + i : min(start + i + 32, stop), None] + self._shift * shifted[:stop]
+            for few in _few(len(panel)):
+                total = self._lower[start:stop, :stop][few]
+                total += panel[few].astype(np.int64)
+                total += undo[start:stop][few, None] + self._shift * shifted[:stop]
 
     def _checked(self, y: Floats, start: int, stop: int, expected: npt.NDArray[Any]) -> Floats:
         """Rows `start` to `stop` of B with the columns before `stop`, once B r is as `expected`."""
         panel = multiply(y[:, start:stop], y[:, :stop])
-        if np.array_equal(panel.astype(self._wide) @ self._signs[:stop], expected):
+        signs = self._signs[:stop]
+        if all(
+            np.array_equal(panel[few].astype(self._wide) @ signs, expected[few]) for few in _few(len(panel))
+        ):
             return panel
         if panel.dtype == np.float64:
             raise ArithmeticError("this BLAS adds small integers wrongly, even in float64")
@@ -118,6 +121,11 @@ class ExactGram:
         y: Floats = np.empty(rows.shape, self.arithmetic.dtype)
         np.subtract(rows, self._shift, out=y, dtype=self.arithmetic.dtype)
         return y
+
+
+def _few(count: int) -> list[slice]:
+    """Slices over rows, few at a time: what is computed from them stays in cache."""
+    return [slice(start, min(start + 16, count)) for start in range(0, count, 16)]
 
 
 def multiply(left: Floats, right: Floats) -> Floats:
