@@ -14,9 +14,9 @@ from tpca_cli.basisfile import read_basis
 class Basis:
     """The basis of a file: `project` gives coefficients, `reconstruct` gives frames back.
 
-        basis = Basis("basis.h5")
-        coefficients = basis.project(frames)              # (n, M)
-        frames = basis.reconstruct(coefficients[:, :50])  # (n, h, w, c), from the first 50 components
+    basis = Basis("basis.h5")
+    coefficients = basis.project(frames)              # (n, M)
+    frames = basis.reconstruct(coefficients[:, :50])  # (n, h, w, c), from the first 50 components
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
