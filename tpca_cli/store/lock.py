@@ -16,6 +16,7 @@ from tpca_cli.errors import OutputExists, StorageError, printable
 
 _PAUSE = 0.05
 _BUSY = (errno.EAGAIN, errno.EACCES)
+_held: set[int] = set()
 
 
 @contextmanager
@@ -26,6 +27,7 @@ def lock(target: str | bytes | os.PathLike[str], wait: float = 0) -> Iterator[No
         fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except OSError as error:
         raise StorageError.of(error, path, "open the lock") from error
+    _held.add(fd)
     try:
         deadline = time.monotonic() + wait
         while not _taken(fd, path):
@@ -37,7 +39,17 @@ def lock(target: str | bytes | os.PathLike[str], wait: float = 0) -> Iterator[No
             time.sleep(_PAUSE)
         yield
     finally:
+        _held.discard(fd)
         os.close(fd)
+
+
+def _let_go() -> None:
+    # a worker process outlives a killed parent for a moment: the lock must not
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _taken(fd: int, path: bytes) -> bool:
