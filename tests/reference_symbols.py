@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor
 from typing import Any
 
 from reference_entropy import Stream, cumulative
@@ -179,7 +178,7 @@ class Block:
         return mine * weights[PRIOR] * factor >> 16, found
 
     def _weight(self, weight: int, mine: int, other: Place, factor: int) -> int:
-        return int(weight * (min(mine / self.expected[other], 8.0) * (factor / 64)))
+        return min(weight * factor * mine // (64 * self.expected[other]), weight * factor // 8)
 
     def _class(self, place: Place, tile: Tile, total: int, looks: list[tuple[int, Place, int]]) -> int:
         for kind, other, weight in looks:
@@ -198,7 +197,7 @@ class Block:
         else:
             before = [p for p in self.steps if p[0] + p[1] == 0 and min(p[2], 1) == step.color]
             previous = sum(row[3] for row in (self.lowest[1:] if step.color else self.lowest[:1]))
-        scale = int(1024 * min(zone / max(previous, 1), 8.0))
+        scale = min(1024 * zone // max(previous, 1), 8192)
         weights = self.priors["FLAG_WEIGHTS"][(step.color * 4 + min(step.zone, 3)) * 2 + phase]
         own = sum(self.sizes.get((p, tile), 0) for p in before)
         near = [*around(tile, 1), *around(tile, 2)]
@@ -227,39 +226,38 @@ class Block:
         near = [(n, r + a, c + b) for a, b in offsets]
         known = [t for t in near if (place, t) in self.values]
         values, count, step = [self.values[place, t] for t in known], max(len(known), 1), self.steps[place]
-        plain = sum(values) / count
+        total = sum(values)
         if len(known) == 4:
             first, second = values[0] + values[1], values[2] + values[3]
             across, along = abs(values[0] - values[1]), abs(values[2] - values[3])
-            one, two = float(along * along + step * step), float(across * across + step * step)
-            mean = floor((one * first + two * second) / (2 * (one + two)) + 0.5)
-            spreads = [min(across, along), max(across, along), abs(first - second) / 2]
+            one, two = quarters(along, step) ** 2 + 16, quarters(across, step) ** 2 + 16
+            mean = (one * first + two * second + one + two) // (2 * (one + two))
+            spreads = [1024 * e // step for e in (min(across, along), max(across, along))]
+            spreads.append(1024 * abs(first - second) // (2 * step))
         else:
-            mean = floor(plain + 0.5)
-            spreads = [total([abs(value - plain) for value in values]) / count] * 3
+            mean = (2 * total + count) // (2 * count)
+            apart = sum(abs(count * value - total) for value in values)
+            spreads = [1024 * apart // (count * count * step)] * 3
         prior, weights = self.lowest[channel][fineness], self.priors["LOWEST_WEIGHTS"][min(channel, 1)]
-        expected: float = weights[0] * prior
-        for weight, spread in zip(weights[1:4], spreads, strict=True):
-            expected += weight * floor(spread * (1024 / step))
+        expected = sum(w * e for w, e in zip(weights, [prior, *spreads], strict=False))
         leader = (0, 0, 0)
         if channel and leader in self.steps:
-            ratio = min(prior / max(self.lowest[0][fineness], 1), 8.0) * 1024
+            ratio = min(1024 * prior // max(self.lowest[0][fineness], 1), 8192)
             expected += weights[4] * ratio * self.sizes[leader, tile]
             ahead = [self.values[leader, t] for t in known]
-            center = sum(ahead) / count
-            energy = total([(a - center) * (a - center) for a in ahead]) + 24 * step * step
-            together = total([(a - center) * (v - mean) for a, v in zip(ahead, values, strict=True)])
-            slope = max(-1.0, min(together / energy, 1.0))
-            mean += floor(slope * (self.values[leader, tile] - center) + 0.5)
-        return mean if known else self.centers[channel], class_of(floor(expected / 1024))
+            leading = [quarters(count * a - sum(ahead), count * step) for a in ahead]
+            trailing = [quarters(value - mean, step) for value in values]
+            energy = sum(a * a for a in leading) + 16 * 24
+            slope = clip(
+                256 * sum(a * b for a, b in zip(leading, trailing, strict=True)) // energy, -256, 256
+            )
+            rise = count * self.values[leader, tile] - sum(ahead)
+            mean += (2 * slope * rise + 256 * count) // (512 * count)
+        return mean if known else self.centers[channel], class_of(expected >> 10)
 
 
-def total(terms: Sequence[float]) -> float:
-    """Added one after another."""
-    found = 0.0
-    for term in terms:
-        found += term
-    return found
+def quarters(difference: int, step: int) -> int:
+    return clip(4 * difference // step, -1023, 1023)
 
 
 def around(tile: Tile, kind: int) -> list[Tile]:

@@ -78,7 +78,7 @@ def to_pixels(image: Image, bits: int, peak: int) -> Image:
 def restore(image: Image, numbers: list[int]) -> Image:
     """The restoring filter; samples come in 1/64 and are filtered in 1/8."""
     borders, weights = numbers[:7], numbers[7:]
-    fine = [[[shifted(v, 3) for v in pixel] for pixel in row] for row in image]
+    fine = [[[max(-1024, min(shifted(v, 3), 3071)) for v in pixel] for pixel in row] for row in image]
     height, width = len(fine), len(fine[0])
     light = [[(p[0] + 2 * p[1] + p[2]) >> 2 if len(p) >= 3 else p[0] for p in row] for row in fine]
 

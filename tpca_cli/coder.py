@@ -292,7 +292,8 @@ def _shapes(pictures: Sequence[Pixels]) -> list[Shape]:
 
 
 def _subpixels(images: Floats) -> restore.Singles:
-    """Images in units of 1/SCALE as rounded units of 1/SUBPIXEL."""
+    """Images in units of 1/SCALE as rounded units of 1/SUBPIXEL, clipped so that float32 sums stay exact."""
     fine = images * (restore.SUBPIXEL / SCALE)
     fine += 0.5
-    return np.floor(fine, out=fine).astype(np.float32)
+    np.floor(fine, out=fine)
+    return np.clip(fine, -1024, 3071, out=fine).astype(np.float32)

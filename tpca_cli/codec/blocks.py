@@ -22,7 +22,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 LARGEST = 4095.0
-STIFFNESS = 24.0
+STIFFNESS = 24
+FARTHEST = 1023
 """Squared steps of evidence that color needs before it follows the first channel."""
 
 
@@ -79,7 +80,7 @@ class State:
             before = (min(low), max(low) + 1) if low else (0, 0)
             channels = slice(0, 1) if step.color == 0 else slice(1, None)
             previous = float(self.model.lowest[channels, LEVELS - 1].sum())
-        scale = np.floor(UNIT * min(zone / max(previous, 1.0), 8.0))
+        scale = float(min(int(UNIT) * int(zone) // max(int(previous), 1), 8 * int(UNIT)))
         weights = priors.FLAG_WEIGHTS[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
         own = self.see(0, *before, places).sum(axis=0)
         beside = (self.see(1, *before, places) + self.see(2, *before, places)).sum(axis=0)
@@ -127,54 +128,64 @@ def walk(model: Model, grid: Grid, port: Port) -> State:
 def _lowest(state: State, port: Port, channel: int, row: int, level: Level) -> None:
     """The lowest component of one level of the pyramid, predicted from coarser neighbours."""
     model, values = state.model, state.values[row]
-    step = float(model.steps[row, 0])
-    around = values[level.around]  # (4, n)
+    step, unit = int(model.steps[row, 0]), int(UNIT)
+    around = values[level.around].astype(np.int64)  # (4, n)
     means, evidence = lowest_evidence(around, level, step)
     first_row = model.plan.lowest[0]
     if channel and first_row >= 0:
         means += _follow(state.values[first_row], around, means, level, step)
-    means = np.where(level.known > 0, means, float(model.centers[channel]))
-    prior = float(model.lowest[channel, min(level.fineness, LEVELS - 1)])
-    weights = priors.LOWEST_WEIGHTS[min(channel, 1)]
+    means = np.where(level.known > 0, means, model.centers[channel])
+    prior = int(model.lowest[channel, min(level.fineness, LEVELS - 1)])
+    weights = priors.LOWEST_WEIGHTS[min(channel, 1)].astype(np.int64)
     total = weights[0] * prior + (weights[1:4, None] * evidence).sum(axis=0)
     if channel and first_row >= 0:
-        first = float(model.lowest[0, min(level.fineness, LEVELS - 1)])
-        ratio = min(prior / max(first, 1.0), 8.0) * UNIT
-        total += weights[4] * ratio * state.own[first_row, level.places]
-    classes = classes_of(np.floor(total / UNIT))[None]
-    q = port.values(slice(row, row + 1), level.places, classes, means)
-    values[level.places] = means + dequantize(q, step, classes)[0]
+        first = int(model.lowest[0, min(level.fineness, LEVELS - 1)])
+        ratio = min(prior * unit // max(first, 1), 8 * unit)
+        total += weights[4] * ratio * state.own[first_row, level.places].astype(np.int64)
+    classes = classes_of(total // unit)[None]
+    q = port.values(slice(row, row + 1), level.places, classes, means.astype(np.float64))
+    values[level.places] = means + dequantize(q, float(step), classes)[0]
     state.own[row, level.places] = np.minimum(np.abs(q[0]), LARGEST)
 
 
-def _follow(first: Floats, around: Floats, means: Floats, level: Level, step: float) -> Floats:
+def _quarters(differences: Ints, step: Ints | int) -> Ints:
+    """Differences in quarters of a step, small enough that products of them stay exact."""
+    return np.asarray(np.clip(4 * differences // step, -FARTHEST, FARTHEST), np.int64)
+
+
+def _follow(first: Floats, around: Ints, means: Ints, level: Level, step: int) -> Ints:
     """What a color adds to its mean by following the first channel, as it does among the neighbours."""
-    near = first[level.around]
-    center = (near * level.present).sum(axis=0) / np.maximum(level.known, 1)
-    leading, trailing = (near - center) * level.present, (around - means) * level.present
-    energy = (leading * leading).sum(axis=0) + STIFFNESS * step * step
-    slope = np.clip((leading * trailing).sum(axis=0) / energy, -1.0, 1.0)
-    return np.asarray(np.floor(slope * (first[level.places] - center) + 0.5), np.float64)
+    near, present = first[level.around].astype(np.int64), level.present.astype(np.int64)
+    known = np.maximum(level.known, 1)
+    total = (near * present).sum(axis=0)
+    leading = _quarters((near * known - total) * present, known * step)
+    trailing = _quarters((around - means) * present, step)
+    energy = (leading * leading).sum(axis=0) + 16 * STIFFNESS
+    slope = np.clip(256 * (leading * trailing).sum(axis=0) // energy, -256, 256)
+    ahead = first[level.places].astype(np.int64) * known - total
+    return np.asarray((2 * slope * ahead + 256 * known) // (512 * known), np.int64)
 
 
-def lowest_evidence(around: Floats, level: Level, step: float) -> tuple[Floats, Floats]:
+def lowest_evidence(around: Ints, level: Level, step: int) -> tuple[Ints, Ints]:
     """Means (n,) and how far apart neighbours are (3, n) in 1/UNIT steps: two pairs, and between them.
 
     Of the two pairs of opposite neighbours the closer one counts more: it lies along an edge, not across it.
     """
-    known = np.maximum(level.known, 1)
-    plain = (around * level.present).sum(axis=0) / known
-    spread = (np.abs(around - plain) * level.present).sum(axis=0) / known
+    known, unit = np.maximum(level.known, 1), int(UNIT)
+    present = level.present.astype(np.int64)
+    total = (around * present).sum(axis=0)
+    apart = (np.abs(around * known - total) * present).sum(axis=0)
+    spread = unit * apart // (known * known * step)
     full = level.known == 4
     across, along = np.abs(around[0] - around[1]), np.abs(around[2] - around[3])
     first, second = around[0] + around[1], around[2] + around[3]
-    floor = step * step
-    trust_first, trust_second = along * along + floor, across * across + floor
-    weighted = (trust_first * first + trust_second * second) / (2 * (trust_first + trust_second))
-    means = np.floor(np.where(full, weighted, plain) + 0.5)
+    trust_first, trust_second = _quarters(along, step) ** 2 + 16, _quarters(across, step) ** 2 + 16
+    trust = trust_first + trust_second
+    weighted = (trust_first * first + trust_second * second + trust) // (2 * trust)
+    means = np.where(full, weighted, (2 * total + known) // (2 * known))
     evidence = np.stack([
-        np.where(full, np.minimum(across, along), spread),
-        np.where(full, np.maximum(across, along), spread),
-        np.where(full, np.abs(first - second) / 2, spread),
+        np.where(full, unit * np.minimum(across, along) // step, spread),
+        np.where(full, unit * np.maximum(across, along) // step, spread),
+        np.where(full, unit * np.abs(first - second) // (2 * step), spread),
     ])  # fmt: skip
-    return means, np.floor(evidence * (UNIT / step))
+    return means, evidence

@@ -95,16 +95,18 @@ def build(plan: Plan, scales: Ints, lowest: Ints, centers: Ints, steps: Ints) ->
     for step in plan.steps:
         mine = expected[step.start : step.stop]
         near = np.minimum(step.sides, 8)
-        factor = positions[near[:, 0], near[:, 1], step.color] / 64  # (k, phases)
+        factor = positions[near[:, 0], near[:, 1], step.color]  # (k, phases), in 1/64
         pair: tuple[list[Look], list[Look]] = ([], [])
         for phase in (0, 1):
             for sight in step.sights[phase]:
-                ratio = np.minimum(mine[:, None] / expected[None, sight.start : sight.stop], 8.0)
                 chosen = np.take_along_axis(weights[step.kinds, phase], sight.slots, axis=1)
-                final = np.floor(chosen * (ratio * factor[:, phase, None]))
+                chosen *= factor[:, phase, None]
+                # products are below 2^51, so the floor of a rounded quotient is the exact one
+                ratio = chosen * mine[:, None] / (64 * expected[None, sight.start : sight.stop])
+                final = np.floor(np.minimum(ratio, chosen / 8))
                 pair[phase].append(Look(sight.kind, sight.start, sight.stop, final))
         looks.append(pair)
-        prior = mine[:, None] * priors.WEIGHTS[step.kinds, :, SLOTS] * factor / UNIT  # (k, phases)
+        prior = mine[:, None] * priors.WEIGHTS[step.kinds, :, SLOTS] * factor / (64 * UNIT)  # (k, phases)
         bases.append((np.floor(prior[:, :1]), np.floor(prior[:, 1:])))
     low_steps = np.array([[row_steps[max(row, 0)]] for row in plan.lowest])
     return Model(
