@@ -40,8 +40,8 @@ def _basis_bits(frame_size: int, depth: int) -> int:
     """Fractional bits of the basis: as many as keep every partial sum below 2^53.
 
     A sum of products of one fiber with one column is at most |frame| * |column| (Cauchy-Schwarz), that is
-    2^depth * sqrt(L) * 2^SCALE_BITS * 2^bits. Decoded coefficients can be longer than the frame they stand for:
-    two more bits are left to them.
+    2^depth * sqrt(L) * 2^SCALE_BITS * 2^bits. Decoded coefficients can be longer than the frame that they
+    stand for: two more bits are left to them.
     """
     room = 50 - depth - SCALE_BITS - math.ceil(math.log2(frame_size) / 2)
     return min(room, 15 if depth <= 8 else 21)
