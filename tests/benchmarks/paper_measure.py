@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,18 @@ from tpca_cli.scan import scan
 
 Pixels = NDArray[np.uint8]
 WORKERS = len(os.sched_getaffinity(0))
+
+
+# The peak memory of a process starts at that of the one that forked it, even after exec: a small process
+# must stand between the command and this one, which holds whole data sets.
+LAUNCHER = """
+import json, os, sys, time
+start = time.perf_counter()
+child = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(child, 0)
+cpu = usage.ru_utime + usage.ru_stime
+print(json.dumps([os.waitstatus_to_exitcode(status), time.perf_counter() - start, cpu, usage.ru_maxrss]))
+"""
 
 
 @dataclass(frozen=True)
@@ -48,17 +59,13 @@ def run(*arguments: object, keep: Path | None = None) -> Cost:
         if known["words"] == words:
             return Cost(known["seconds"], known["cpu_seconds"], known["peak_bytes"], known["data"])
     print("tpca", *words, file=sys.stderr, flush=True)
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "tpca_cli.cli.main", *words, "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    out = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    elapsed, cpu = time.perf_counter() - start, usage.ru_utime + usage.ru_stime
-    code = os.waitstatus_to_exitcode(status)
+    command = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "tpca_cli.cli.main", *words, "--json"]
+    out = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    said, _, took = out.rstrip(b"\n").rpartition(b"\n")
+    code, seconds, cpu_seconds, peak = json.loads(took)
     if code not in (0, 3):
-        raise SystemExit(f"tpca {words[0]} ended with {code}: {out.decode()}")
-    cost = Cost(elapsed, cpu, usage.ru_maxrss * 1024, json.loads(out))
+        raise SystemExit(f"tpca {words[0]} ended with {code}: {said.decode()}")
+    cost = Cost(seconds, cpu_seconds, peak * 1024, json.loads(said))
     if keep is not None:
         keep.write_text(json.dumps({"words": words, **asdict(cost)}))
     return cost
