@@ -67,8 +67,8 @@ def holding(matrix: Array, shape: tuple[int, ...], rank: int, energy: float, tol
 
 
 def guarded(count: int, size: int) -> int:
-    """The block for `count` pairs: a tenth more, so that the last wanted pair is not the last held."""
-    return min(size, count + max(16, count // 10))
+    """The block for `count` pairs: a few more, so that the last wanted pair is not the last held."""
+    return min(size, count + max(16, count // 20))
 
 
 def rank1_start(matrix: Array, shape: tuple[int, ...], block: int) -> Array:

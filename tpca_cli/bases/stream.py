@@ -23,6 +23,7 @@ from tpca_cli.operators import Frames, ModeOperators, Moments, add, block_length
 Progress = Callable[[str, int, int], None]
 
 SAMPLE = 1024  # frames that the coordinates are learned from
+COLUMNS = 192  # components multiplied together: their product is added and forgotten
 SINGLE = 1e-5  # residuals below this need float64 products
 
 
@@ -37,24 +38,15 @@ def solve_stream(
 ) -> OperatorBasis:
     """The strongest `components`, or as many as hold a share `energy`, of A = X X' by passes over X."""
     passes = _Passes(frames, progress)
-    sample = passes.sample()
-    learned = ModeOperators(frames.frame_shape)
-    learned.add(sample)
-    rank1 = Rank1Basis.from_operators(learned, center=center)
-    rank1 = rank1.measured_by((rank1.project(sample, np.float32) ** 2).sum(axis=0, dtype=np.float64))
-
+    rank1 = passes.coordinates(center)
     rank = max(1, min(prod(frames.frame_shape), frames.count - int(center)))
     precision = np.dtype(np.float64 if (tolerance or 1.0) < SINGLE else np.float32)
     count = min(rank, 64 if components is None else components)
     while True:
-        block = guarded(count, prod(frames.frame_shape))
-        coordinates = rank1.truncate(COORDINATES * block)
-        moments, squares = passes.squares(coordinates)
-        start = coordinates.rotated(squares, block).columns()  # (L, block)
+        moments, start = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
         mean = moments.mean() if center else None
         total = moments.total(center=center)
-        multiply = passes.product(mean, precision)
-        pairs = _solve(multiply, start, count, tolerance)
+        pairs = _solve(passes.product(mean, precision), start, count, tolerance)
         held = float(pairs.values.sum())
         if energy is None or held >= energy * total or count == rank:
             break
@@ -84,10 +76,20 @@ class _Passes:
         self._progress = progress
         self._count = 0
 
-    def sample(self) -> npt.NDArray[np.unsignedinteger]:
-        """Evenly spaced frames."""
+    def coordinates(self, center: bool) -> Rank1Basis:
+        """All rank-1 tensors of evenly spaced frames, in the order of their energy in these."""
         stride = max(1, self._frames.count // SAMPLE)
-        return fold(self._frames, picked, join, stride)
+        sample = fold(self._frames, picked, join, stride)
+        learned = ModeOperators(self._frames.frame_shape)
+        learned.add(sample)
+        rank1 = Rank1Basis.from_operators(learned, center=center)
+        return rank1.measured_by((rank1.project(sample, np.float32) ** 2).sum(axis=0, dtype=np.float64))
+
+    def start(self, rank1: Rank1Basis, block: int) -> tuple[Moments, Array]:
+        """The moments of the frames, and eigentensors within the strongest coordinates, (L, block)."""
+        coordinates = rank1.truncate(COORDINATES * block)
+        moments, squares = self.squares(coordinates)
+        return moments, coordinates.rotated(squares, block).columns()
 
     def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
         """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""
@@ -142,7 +144,9 @@ def multiplied(
         x = block.reshape(len(block), len(v)).astype(v.dtype)  # (b, L)
         if center is not None:
             x -= center
-        w += x.T @ (x @ v)
+        for start in range(0, v.shape[1], COLUMNS):
+            part = slice(start, start + COLUMNS)
+            w[:, part] += x.T @ (x @ v[:, part])
     return (w,)
 
 

@@ -21,8 +21,8 @@ Part = Callable[..., State]
 """(number of the first frame, frames (b, I_1, .., I_d), what else is given) -> a part of the sum; pure."""
 Progress = Callable[[str, int, int], None]
 
-_BLOCK = 1 << 23  # values in floating point at a time
-_BLOCKS = 4  # blocks to a run
+_BLOCK = 1 << 22  # values in floating point at a time
+_BLOCKS = 8  # blocks to a run
 FAN = 16  # runs, or sums, that are added one after the other
 
 
