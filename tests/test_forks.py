@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -25,8 +26,8 @@ def square(item: int, memory: memoryview) -> tuple[int, int]:
 
 
 def check_no_children() -> None:
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    # helpers of other tests in this process (a resource tracker, say) are no workers of ours
+    assert multiprocessing.active_children() == []
 
 
 @settings(max_examples=8, deadline=None)
