@@ -6,6 +6,7 @@ measured with.
 
 from __future__ import annotations
 
+import importlib
 import os
 import resource
 import signal
@@ -26,6 +27,10 @@ from pictures import folder, natural, save
 
 from tpca_cli.archive import Archive
 from tpca_cli.cli.main import main
+
+# what the commands import late is here already when a child is forked, or each child would take half a second
+for late in ("append", "against", "decode", "encode", "fit", "repack", "verify"):
+    importlib.import_module(f"tpca_cli.pipeline.{late}")
 
 TPCA = [sys.executable, "-m", "tpca_cli.cli.main"]
 QUICK = ("--step", "20", "--tile", "8", "--method", "rank1")
@@ -67,7 +72,7 @@ def forked(
     *arguments: object,
     before: Callable[[], object] | None = None,
     memory: int | None = None,
-    timeout: float = HANG,
+    timeout: float = 60,
     env: dict[str, str] | None = None,
 ) -> Ended:
     """`tpca` in a forked child, after `before` has spoiled something there; a hang ends by SIGALRM."""

@@ -16,11 +16,12 @@ from commands import QUICK, TPCA, archived, check_failed, folder, forked, natura
 from harness import run, start, temporaries
 
 
-def test_8_a_worker_that_dies_ends_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["fit-basis", "encode"])
+def test_8_a_worker_that_dies_ends_the_run(tmp_path: Path, command: str) -> None:
     """As the system does when memory is short: the parent says so, and does not wait for ever."""
-    folder(tmp_path / "in", 3000, sizes=[(32, 32)])
-    fit = ["fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--size", "32x32", "--method", "rank1"]
-    process = start([*TPCA, *fit, "--workers", "2"])
+    folder(tmp_path / "in", 2000, sizes=[(32, 32)])
+    options = ["--size", "32x32", "--method", "rank1"] if command == "fit-basis" else QUICK
+    process = start([*TPCA, command, tmp_path / "in", "-o", tmp_path / "b.h5", *options, "--workers", "2"])
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     found: list[str] = []
     while not found and process.poll() is None:
