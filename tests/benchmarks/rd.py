@@ -103,11 +103,10 @@ class Ours:
         coders = {group: archive.coder(group) for group in set(index.blocks["group"].tolist())}
         jobs = []
         for block in range(len(index.blocks["group"])):
-            first, row = int(index.blocks["first"][block]), int(index.blocks["row"][block])
+            first, top = int(index.blocks["first"][block]), int(index.blocks["row"][block])
             shapes = index.block_shapes(block)
             order = [int(index.names[first + k].split(b".")[0]) for k in range(len(shapes))]
             coder = coders[int(index.blocks["group"][block])]
-            top = row * coder.framing.height
             pixels = [pictures[k][top : top + h] for k, (h, _) in zip(order, shapes, strict=True)]
             jobs.append((coder, pixels, shapes))
             coder.model  # noqa: B018  (built once, as for any archive)
