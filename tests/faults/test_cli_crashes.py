@@ -73,38 +73,44 @@ def test_1_killed_at_any_call_that_writes(tmp_path: Path, append: bool) -> None:
     assert not (tmp_path / "a.h5.partial").exists()
 
 
-@pytest.mark.parametrize("append", [False, True], ids=["encode", "append"])
-def test_2_killed_at_random_times(tmp_path: Path, append: bool) -> None:
-    """As a program, with threads: 20 kills each for a release, and 50 of an append to 2,000 images."""
-    count, kills = (scaled(100, 2000), scaled(4, 50)) if append else (200, scaled(4, 20))
-    source = tmp_path / "in"
+@pytest.mark.parametrize("kind", ["encode", "append", "fit-basis"])
+def test_2_killed_at_random_times(tmp_path: Path, kind: str) -> None:
+    """As a program, with workers: 20 kills each for a release, and 50 of an append to 2,000 images."""
+    append = kind == "append"
+    count, kills = (scaled(100, 2000), scaled(4, 50)) if append else (200, scaled(3, 20))
+    source, target, reference = tmp_path / "in", tmp_path / "a.h5", tmp_path / "reference.h5"
     folder(source, count)
-    archive, reference = tmp_path / "a.h5", tmp_path / "reference.h5"
-    options = ["--append"] if append else ["--force", *QUICK]
+    command = [*TPCA, "fit-basis" if kind == "fit-basis" else "encode", source, "-o"]
+    options = {
+        "encode": ["--force", *QUICK],
+        "append": ["--append"],
+        "fit-basis": ["--force", "--tile", "8", "--components", "40", "--cache", tmp_path / "cache.h5"],
+    }[kind]
     if append:
-        assert run([*TPCA, "encode", source, "-o", archive, *QUICK], timeout=600).code == 0
+        assert run([*command, target, *QUICK], timeout=600).code == 0
         folder(source / "more", 200, seed=count)
-        shutil.copy2(archive, reference)
+        shutil.copy2(target, reference)
     began = time.monotonic()
-    assert run([*TPCA, "encode", source, "-o", reference, *options], timeout=600).code == 0
+    assert run([*command, reference, *options], timeout=600).code == 0
     whole = time.monotonic() - began
-    old = sha(archive) if append else None
-    saved = archive.read_bytes() if append else b""
+    (tmp_path / "cache.h5").unlink(missing_ok=True)
+    old = sha(target) if append else None
+    saved = target.read_bytes() if append else b""
     wanted, rng = sha(reference), random.Random(2)
     for _ in range(kills):
         if append:
-            archive.write_bytes(saved)
+            target.write_bytes(saved)
         else:
-            archive.unlink(missing_ok=True)
-        process = start([*TPCA, "encode", source, "-o", archive, *options])
+            target.unlink(missing_ok=True)
+        process = start([*command, target, *options])
         time.sleep(rng.uniform(0, 1.1) * whole)
         process.kill()
         process.communicate()
-        assert (sha(archive) if archive.exists() else None) in (old, wanted)
-        assert run([*TPCA, "encode", source, "-o", archive, *options], timeout=600).code == 0
-        assert sha(archive) == wanted
+        assert (sha(target) if target.exists() else None) in (old, wanted)
+        assert run([*command, target, *options], timeout=600).code == 0
+        assert sha(target) == wanted
         assert not (tmp_path / "a.h5.partial").exists()
-    assert run([*TPCA, "verify", archive]).code == 0
+    assert run([*TPCA, "verify", target]).code == 0
 
 
 def test_2_the_lock_of_the_dead_is_free_at_once(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     console.skipped(result.skipped)
     with Archive(request.output) as archive:
         facts = archive.info()
+    _tell_partial(console, facts)
     console.result(facts, _summary(request.output, facts))
     return options.EXIT_SKIPPED if result.skipped else 0
 
@@ -181,6 +182,7 @@ def _append(console: Console, request: EncodeRequest, given: dict[str, Any], tar
         console.warn(new.warning)
     with Archive(request.output) as archive:
         facts = archive.info()
+    _tell_partial(console, facts)
     counts = {
         "added": new.added if new else 0,
         "replaced": new.replaced if new else 0,
@@ -195,6 +197,14 @@ def _append(console: Console, request: EncodeRequest, given: dict[str, Any], tar
     )
     console.result(data, text)
     return options.EXIT_SKIPPED if result.skipped else 0
+
+
+def _tell_partial(console: Console, facts: dict[str, Any]) -> None:
+    if facts["partial"]:
+        console.say(
+            f"{facts['partial']} images are archived in part (resized, more frames, metadata that could not "
+            "be kept): `tpca verify --against` does not call their files safe to delete"
+        )
 
 
 def _summary(output: Path, facts: dict[str, Any]) -> str:
