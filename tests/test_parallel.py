@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tpca_cli.errors import Interrupted
-from tpca_cli.parallel import ordered_map
+from tpca_cli.parallel import busy_map, ordered_map
 
 
 @settings(max_examples=20, deadline=None)
@@ -100,3 +100,9 @@ def test_nothing_runs_after_the_consumer_was_interrupted(error: BaseException) -
     time.sleep(0.05)
     assert len(finished) == seen
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("tpca")]
+
+
+def test_large_items_and_large_results_pass_each_other() -> None:
+    """Both far beyond what a pipe holds: neither end may wait for the other."""
+    items = [bytes([k]) * (1 << 20) for k in range(12)]
+    assert list(busy_map(lambda item: item * 2, items, 2)) == [item * 2 for item in items]

@@ -24,7 +24,9 @@ def busy_map(function: Callable[[Item], Result], items: Sequence[Item], workers:
     """
     with threadpool_limits(1 if workers > 1 else None):
         if workers > 1 and len(items) > 1 and can_fork():
-            for result, _ in forked_map(lambda item, _: function(item), items, workers, mmap.PAGESIZE):
+            # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
+            numbers = range(len(items))
+            for result, _ in forked_map(lambda k, _: function(items[k]), numbers, workers, mmap.PAGESIZE):
                 yield result
         else:
             yield from ordered_map(function, items, workers)

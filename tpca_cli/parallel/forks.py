@@ -40,6 +40,7 @@ def forked_map(
 ) -> Iterator[tuple[Result, memoryview]]:
     """Results in the order of the items, each with the `slot_bytes` of memory that the function filled.
 
+    Items must be small: a pipe filled with them, while its worker waits to send a result, would stop both.
     The memory is the consumer's until it asks for the next result. An exception of the function is raised
     here, in its place; a worker that dies ends the run.
     """
