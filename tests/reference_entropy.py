@@ -1,100 +1,185 @@
-"""The bytes of a block as symbols: a range decoder and a bit string, over plain integers (FORMAT.md)."""
+"""The bytes of a block as bits, and bits as values, over plain integers (FORMAT.md, section 6)."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
 
-ESCAPE = 15
-
-
-def rounded(product: int, digits: int) -> int:
-    """A product as a binary float of so many digits holds it: nearest, ties to even."""
-    extra = product.bit_length() - digits
-    if extra <= 0:
-        return product
-    high, low = divmod(product, 1 << extra)
-    half = 1 << (extra - 1)
-    return (high + (low > half or (low == half and high % 2 == 1))) << extra
-
-
-def cumulative(frequencies: Sequence[int], digits: int = 24) -> list[int]:
-    """Section 6: frequencies of 2^16 as borders between 0 and 2^24."""
-    n, below = len(frequencies), 0
-    borders = []
-    for symbol, frequency in enumerate(frequencies):
-        borders.append((rounded(below * (2**24 - n), digits) >> 16) + symbol)
-        below += frequency
-    assert below == 2**16
-    return [*borders, 2**24]
+KNOTS = (
+    22, 28, 36, 47, 60, 77, 98, 126, 162, 208, 267, 342, 439,
+    562, 720, 922, 1179, 1506, 1921, 2446, 3108, 3938, 4971, 6249, 7812, 9702,
+    11955, 14595, 17625, 21025, 24743, 28693, 32768, 36843, 40793, 44511, 47911, 50941, 53581,
+    55834, 57724, 59287, 60565, 61598, 62428, 63090, 63615, 64030, 64357, 64614, 64816, 64974,
+    65097, 65194, 65269, 65328, 65374, 65410, 65438, 65459, 65476, 65489, 65500, 65508, 65514,
+)  # fmt: skip
+STEEPEST = 2047
+STAGES = 15
 
 
-def length_frequencies() -> list[int]:
-    found = [max(2**14 >> (k // 2 + 1), 2**7) for k in range(40)]
-    found[0] += 2**16 - sum(found)
+def clip(value: int, low: int, high: int) -> int:
+    return max(low, min(value, high))
+
+
+def squash(logit: int) -> int:
+    """The probability, of 2^16, of a logit in 1/256."""
+    knot, between = divmod(clip(logit, -STEEPEST, STEEPEST) + 2048, 64)
+    return (KNOTS[knot] * (64 - between) + KNOTS[knot + 1] * between + 32) >> 6
+
+
+def _stretched() -> list[int]:
+    found, logit = [], -STEEPEST
+    for p in range(4096):
+        while logit < STEEPEST and squash(logit) < 16 * p + 8:
+            logit += 1
+        found.append(logit)
     return found
 
 
-LENGTHS = cumulative(length_frequencies(), 53)
+STRETCHED = _stretched()
+
+
+def stretch(p: int) -> int:
+    """The logit of a probability."""
+    return STRETCHED[p >> 4]
+
+
+@dataclass
+class Counter:
+    """A probability, and how often it learned."""
+
+    p: int = 32768
+    n: int = 0
+
+    def learn(self, bit: int, limit: int) -> None:
+        self.p += ((65535 * bit - self.p) * (655360 // (10 * self.n + 16))) >> 16
+        self.n += self.n < limit
 
 
 class Stream:
-    """Section 6: words of the range coder, then raw bits."""
+    """The range decoder and the ways to code a bit."""
 
     def __init__(self, data: bytes) -> None:
-        count = at = 0
-        while True:
-            count |= (data[at] & 127) << 7 * at
-            at += 1
-            if data[at - 1] < 128:
+        self.data, self.read, self.done = data, 0, 0
+        self.low, self.high, self.point = 0, 2**32 - 1, 0
+        for _ in range(4):
+            self.point = 256 * self.point + self._byte()
+
+    def _byte(self) -> int:
+        self.read += 1
+        return self.data[self.read - 1] if self.read <= len(self.data) else 0
+
+    def bit(self, p: int) -> int:
+        """A bit that is 1 with probability p / 2^16."""
+        assert 0 < p < 2**16
+        middle = self.low + ((self.high - self.low) * p >> 16)
+        bit = int(self.point <= middle)
+        if bit:
+            self.high = middle
+        else:
+            self.low = middle + 1
+        while self.low >> 24 == self.high >> 24:
+            self.low, self.high = 256 * self.low % 2**32, 256 * self.high % 2**32 + 255
+            self.point = 256 * self.point % 2**32 + self._byte()
+            self.done += 1
+        return bit
+
+    def raw(self, count: int, found: int = 0) -> int:
+        """So many raw bits, as the digits after those of `found`."""
+        for _ in range(count):
+            found = 2 * found + self.bit(32768)
+        return found
+
+    def plain(self, counter: Counter) -> int:
+        bit = self.bit(clip(counter.p, 24, 65512))
+        counter.learn(bit, 240)
+        return bit
+
+    def mixed(self, given: int, counters: list[Counter], weights: list[int]) -> int:
+        logits = [given, *(stretch(counter.p) for counter in counters)]
+        total = sum(weight * logit for weight, logit in zip(weights, logits, strict=True))
+        p = clip(squash(total >> 16), 24, 65512)
+        bit = self.bit(p)
+        for k, logit in enumerate(logits):
+            weights[k] += (logit * (65536 * bit - p) + 2**14) >> 15
+        for counter in counters:
+            counter.learn(bit, 120)
+        return bit
+
+    def escape(self) -> int:
+        """How many digits follow the first one of an escaped token."""
+        length = 0
+        while self.raw(1):
+            length += 1
+            assert length <= 44, "the block is damaged"
+        return length
+
+    def finish(self) -> None:
+        """The bytes that are left must be the fewest that end the block."""
+        tail = b""
+        for count in (1, 2, 3, 4) if self.low else ():
+            unit = 2 ** (32 - 8 * count)
+            found = -(-self.low // unit) * unit
+            if found <= self.high:
+                tail = found.to_bytes(4, "big")[:count]
                 break
-        end = at + 4 * count
-        self.words = [int.from_bytes(data[k : k + 4], "little") for k in range(at, end, 4)]
-        self.raw, self.bit = data[end:], 0
-        self.lower, self.range, self.point, self.at = 0, 2**64 - 1, 0, 0
-        for _ in range(2):
-            self._shift()
+        assert len(self.data) == self.done + len(tail), "the block is damaged"
+        assert self.data[self.done :] == tail, "the block is damaged"
 
-    def _shift(self) -> None:
-        word = self.words[self.at] if self.at < len(self.words) else 0
-        self.at += 1
-        self.point = (self.point << 32 | word) % 2**64
 
-    def symbol(self, borders: list[int]) -> int:
-        scale = self.range >> 24
-        quantile = (self.point - self.lower) % 2**64 // scale
-        assert quantile < 2**24, "the block is damaged"
-        symbol = bisect_right(borders, quantile) - 1
-        self.lower = (self.lower + scale * borders[symbol]) % 2**64
-        self.range = scale * (borders[symbol + 1] - borders[symbol])
-        if self.range < 2**32:
-            self.lower, self.range = (self.lower << 32) % 2**64, self.range << 32
-            self._shift()
-        return symbol
+Key = tuple[int | str, ...]
+Pair = list[Counter]
 
-    def one(self) -> int:
-        byte, place = divmod(self.bit, 8)
-        self.bit += 1
-        return self.raw[byte] >> (7 - place) & 1
 
-    def values(self, classes: list[int], tables: list[list[int]]) -> list[int]:
-        """Section 7: a batch of signed values."""
-        shifts = [max(k // 4 - 11, 0) for k in classes]
-        low = [0] * len(classes)
-        for place in range(max(shifts, default=0)):
-            for n, shift in enumerate(shifts):
-                if shift > place:
-                    low[n] |= self.one() << place
-        found = [self.symbol(tables[k if k < 48 else 44 + k % 4]) for k in classes]
-        escaped = [n for n, token in enumerate(found) if token == ESCAPE]
-        lengths = [self.symbol(LENGTHS) for _ in escaped]
-        for n in escaped:
-            found[n] = 1
-        for place in range(max(lengths, default=0) - 1, -1, -1):
-            for n, length in zip(escaped, lengths, strict=True):
-                if length > place:
-                    found[n] = 2 * found[n] + self.one()
-        for n in escaped:
-            found[n] += ESCAPE - 1
-        sizes = [size << shift | rest for size, shift, rest in zip(found, shifts, low, strict=True)]
-        return [-size if size and self.one() else size for size in sizes]
+class Values:
+    """Magnitudes and signs, and everything that is learned of them in a block."""
+
+    def __init__(self, stream: Stream, tables: list[list[list[int]]]) -> None:
+        self.stream = stream
+        starts = [[_starts(row) for row in family] for family in tables]
+        self.given = [[[stretch(p) for p in row] for row in family] for family in starts]
+        self.plain = [[[Counter(p, 30) for p in row] for row in family] for family in starts]
+        self.weights: defaultdict[Key, list[int]] = defaultdict(lambda: [46000, 12000, 12000])
+        self.pairs: defaultdict[Key, Pair] = defaultdict(lambda: [Counter(), Counter()])
+        self.signs: defaultdict[Key, Counter] = defaultdict(Counter)
+
+    def pair(self, *key: int | str) -> Pair:
+        """The counters of some surroundings, one for each of the first two stages."""
+        return self.pairs[key]
+
+    def magnitude(self, family: int, k: int, near: Pair, crowd: Pair) -> int:
+        """A value of class k."""
+        row = k if k < 48 else 44 + k % 4
+        given, plain = self.given[family][row], self.plain[family][row]
+        token = 0
+        while token < STAGES:
+            if token > 1 or (token == 0 and given[0] < -600):
+                more = self.stream.plain(plain[token])
+            else:
+                weights = self.weights[family, min(k // 4, 15), token]
+                more = self.stream.mixed(given[token], [near[token], crowd[token]], weights)
+            if not more:
+                break
+            token += 1
+        if token == STAGES:
+            token = 14 + self.stream.raw(self.stream.escape(), 1)
+        return self.stream.raw(max(k // 4 - 11, 0), token)
+
+    def sign(self, spot: int, across: int, along: int, slope: int) -> int:
+        """1 or -1; `across` and `along` are the signs of left + right and above + below."""
+        turned, falling = int((across, along) < (0, 0)), int(slope < 0)
+        if turned:
+            across, along = -across, -along
+        first, second = self.signs["near", spot, across, along], self.signs["slope", spot, abs(slope)]
+        logit = stretch(first.p) * (1 - 2 * turned) + stretch(second.p) * (1 - 2 * falling)
+        bit = self.stream.bit(squash(3 * logit >> 2))
+        first.learn(bit ^ turned, 500)
+        second.learn(bit ^ falling, 500)
+        return 1 - 2 * bit
+
+
+def _starts(frequencies: list[int]) -> list[int]:
+    """How likely a token is larger than 0, 1, .. 14, if it is not smaller."""
+    rests = [sum(frequencies[k:]) for k in range(len(frequencies))]
+    assert rests[0] == 2**16
+    return [min(65536 * more // rest, 65535) for rest, more in pairwise(rests)]

@@ -1,16 +1,16 @@
 """The symbols of a block, decoded slowly: loops over plain integers, written from docs/FORMAT.md alone.
 
-Nothing of the package is used here, and no entropy library: `reference_decoder` is an independent reading of
-the format. Names follow FORMAT.md; a section number stands at each step.
+Nothing of the package is used here: `reference_decoder` is an independent reading of the format. Names follow
+FORMAT.md; a section number stands at each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
 from typing import Any
 
-from reference_entropy import Stream, cumulative
+from reference_entropy import Counter, Stream, Values, clip, stretch
+from reference_plan import Place, Step, Tile, around, levels, steps_of
 
 OWN = ((-1, 0), (0, -1), (-1, -1), (-2, 0), (0, -2), (-2, -1), (-1, -2), (-2, 1), (1, -2), (-3, 0), (0, -3),
        (-2, -2))  # fmt: skip
@@ -20,9 +20,6 @@ WINDOWS = (OWN, BESIDE, BESIDE, FIRST)
 BASES = (0, 12, 22, 32)
 PRIOR = 37
 
-Place = tuple[int, int, int]
-Tile = tuple[int, int, int]  # image, row, column
-
 
 def log_code(value: int) -> int:
     """8 log2 in whole eighths of an octave, the last three bits linear."""
@@ -31,62 +28,8 @@ def log_code(value: int) -> int:
     return 8 * octave + (value * 8 >> octave) - 8
 
 
-def clip(value: int, low: int, high: int) -> int:
-    return max(low, min(value, high))
-
-
 def class_of(value: int) -> int:
     return clip((log_code(value) >> 1) - 4, 0, 111)
-
-
-def zone_of(diagonal: int) -> int:
-    starts = [1, 3, 5, 8]
-    while starts[-1] <= diagonal:
-        starts.append(2 * starts[-1])
-    return sum(diagonal >= start for start in starts) - 1
-
-
-@dataclass
-class Step:
-    """Section 5: components that are coded together."""
-
-    color: int
-    zone: int
-    opens: bool
-    places: list[Place]
-    before: set[Place]  # decoded in earlier steps
-
-
-def diagonals(deepest: int) -> list[tuple[int, int]]:
-    found, at = [], 1
-    while at <= deepest:
-        last = at + (0 if at <= 6 else 1 if at <= 11 else 3)
-        while zone_of(last) != zone_of(at):
-            last -= 1
-        found.append((at, min(last, deepest)))
-        at = last + 1
-    return found
-
-
-def steps_of(places: Sequence[Place]) -> list[Step]:
-    groups = diagonals(max(i + j for i, j, _ in places))
-    found: list[Step] = []
-    known = {place for place in places if place[0] + place[1] == 0}
-    opened = set()
-    # color follows the first channel by one group
-    for when in range(len(groups) + 1):
-        for color in (0, 1):
-            if not 0 <= when - color < len(groups):
-                continue
-            first, last = groups[when - color]
-            mine = [p for p in places if min(p[2], 1) == color and first <= p[0] + p[1] <= last]
-            mine.sort(key=lambda p: (sum(p), p))
-            if mine:
-                zone = zone_of(first)
-                found.append(Step(color, zone, (color, zone) not in opened, mine, set(known)))
-                opened.add((color, zone))
-                known |= set(mine)
-    return found
 
 
 class Block:
@@ -107,11 +50,16 @@ class Block:
             [self._expected(code, self.steps.get((0, 0, c), self.steps[first])) for code in codes]
             for c, codes in enumerate(settings["lowest"][:channels])
         ]
-        self.tables = [[cumulative(row) for row in family] for family in priors["TABLES"]]
-        self.flag_tables = [cumulative(row) for row in priors["FLAG_TABLES"]]
         self.tiles = [(n, r, c) for n, (h, w) in enumerate(grids) for r in range(h) for c in range(w)]
         self.sizes: dict[tuple[Place, Tile], int] = {}
+        self.signs: dict[tuple[Place, Tile], int] = {}
         self.values: dict[tuple[Place, Tile], int] = {}
+        self.flags: dict[tuple[int, int, Tile], int] = {}
+        self.busy: defaultdict[tuple[int, Tile], int] = defaultdict(int)
+        self.flag_counters: defaultdict[tuple[int, ...], Counter] = defaultdict(Counter)
+        self.flag_weights: defaultdict[tuple[int, int], list[int]] = defaultdict(
+            lambda: [40000, 10000, 10000, 10000]
+        )
 
     def _expected(self, code: int, step: int) -> int:
         return self.priors["EXPECTED"][clip(code - log_code(step) + 80, 0, 255)]
@@ -119,6 +67,7 @@ class Block:
     def decode(self, data: bytes) -> dict[tuple[Place, Tile], int]:
         """The dequantised coefficient of each component and tile; zero where absent."""
         self.stream = Stream(data)
+        self.coded = Values(self.stream, self.priors["TABLES"])
         for channel in range(len(self.lowest)):
             if (0, 0, channel) in self.steps:
                 self._pyramid((0, 0, channel), channel)
@@ -126,34 +75,69 @@ class Block:
         self.zones: dict[tuple[int, int], list[Place]] = {}
         for step in steps:
             self.zones.setdefault((step.color, step.zone), []).extend(step.places)
-        self.flags: dict[tuple[int, int, Tile], int] = {}
         phases = [[t for t in self.tiles if (t[1] + t[2]) % 2 == phase] for phase in (0, 1)]
         live = {(color, phase): phases[phase] for color in (0, 1) for phase in (0, 1)}
         for step in steps:
             for phase in (0, 1):
-                tiles = live[step.color, phase]
                 if step.opens:
-                    classes = [self._flag_class(step, phase, tile) for tile in tiles]
-                    flags = [self.stream.symbol(self.flag_tables[k]) for k in classes]
-                    tiles = [tile for tile, flag in zip(tiles, flags, strict=True) if flag]
-                    self.flags.update({(step.color, step.zone, tile): 1 for tile in tiles})
-                    live[step.color, phase] = tiles
-                keys = [(place, tile) for place in step.places for tile in tiles]
-                looks = {place: self._looks(place, step, phase) for place in step.places}
-                classes = [self._class(place, tile, *looks[place]) for place, tile in keys]
-                for key, k, q in zip(
-                    keys, classes, self.stream.values(classes, self.tables[step.color]), strict=True
-                ):
-                    self._store(key, k, q, 0)
+                    live[step.color, phase] = [
+                        t for t in live[step.color, phase] if self._flag(step, phase, t)
+                    ]
+                for place in step.places:
+                    looks = self._looks(place, step, phase)
+                    for tile in live[step.color, phase]:
+                        self._value(place, tile, phase, self._class(place, tile, *looks))
+        self.stream.finish()
         return self.values
 
-    def _store(self, key: tuple[Place, Tile], k: int, q: int, mean: int) -> None:
+    def _value(self, place: Place, tile: Tile, phase: int, k: int) -> None:
+        color, key = min(place[2], 1), (place, tile)
+        near, crowd = self._surroundings(place, tile, phase)
+        pair = self.coded.pair
+        size = self.coded.magnitude(
+            color, k, pair("near", color, phase, *near), pair("crowd", color, phase, *crowd)
+        )
+        self._store(key, k, size, 0)
+        self.busy[color, tile] = min(self.busy[color, tile] + min(size, 2), 255)
+
+    def _store(self, key: tuple[Place, Tile], k: int, size: int, mean: int) -> None:
         """Section 9: reconstruction inside the interval, as the class has it."""
-        size = abs(q)
-        offset = self.priors["OFFSETS"][k][min(size, 3)]
-        value = ((-1 if q < 0 else 1) * (256 * size - offset) * self.steps[key[0]] + 128) >> 8 if q else 0
-        self.sizes[key] = min(size, 4095)
-        self.values[key] = mean + value
+        self.values[key] = mean
+        if size:
+            self.sizes[key] = min(size, 4095)
+            self.signs[key] = self._sign(*key)
+            offset = self.priors["OFFSETS"][k][min(size, 3)]
+            self.values[key] += (self.signs[key] * (256 * size - offset) * self.steps[key[0]] + 128) >> 8
+
+    def _sign(self, place: Place, tile: Tile) -> int:
+        """Section 6: the sign, after those around it and the slope of the lowest component."""
+        i, j, c = place
+        along, across = (
+            clip(sum(self.signs.get((place, t), 0) for t in around(tile, kind)), -1, 1) for kind in (1, 2)
+        )
+        if i + j == 0:
+            return self.coded.sign(32, across, along, 0)
+        level = 0
+        if i == 0 or j == 0:
+            before, after = (self.values.get(((0, 0, c), t), 0) for t in around(tile, 1 if i else 2))
+            rise = after - before if before and after else 0
+            level = sum(4 * abs(rise) >= self.steps[place] << s for s in range(7)) * (1 if rise > 0 else -1)
+        return self.coded.sign(16 * min(c, 1) + 4 * min(i, 3) + min(j, 3), across, along, level)
+
+    def _size(self, place: Place, *tiles: Tile) -> int:
+        return sum(self.sizes.get((place, tile), 0) for tile in tiles)
+
+    def _surroundings(self, place: Place, tile: Tile, phase: int) -> tuple[list[int], list[int]]:
+        """Section 7: what selects the counters of a value."""
+        i, j, c = place
+        up, left = (i - 1, j, c), (i, j - 1, c)
+        third, fourth = ((i, j, 0), (i - 1, j - 1, c)) if c else ((i - 1, j - 1, 0), (i - 1, j + 1, 0))
+        beside = [*around(tile, 1), *around(tile, 2)]
+        other = self._size(place, *beside) if phase else self._size((i, j, 1), tile) if c == 2 else 0
+        near = [*(self._size(o, tile) for o in (up, left, third)), other]
+        inside = sum(self._size(o, tile) for o in (up, left, third, (i - 2, j, c), (i, j - 2, c), fourth))
+        outside = sum(self._size(o, *beside) for o in (place, up, left))
+        return [min(size, 3) for size in near], [min(inside, 15), min(outside, 15)]
 
     def _looks(self, place: Place, step: Step, phase: int) -> tuple[int, list[tuple[int, Place, int]]]:
         """Section 7: the prior part, and (kind, component, weight) of everything that is seen."""
@@ -182,12 +166,12 @@ class Block:
 
     def _class(self, place: Place, tile: Tile, total: int, looks: list[tuple[int, Place, int]]) -> int:
         for kind, other, weight in looks:
-            total += weight * sum(self.sizes.get((other, t), 0) for t in around(tile, kind))
+            total += weight * self._size(other, *around(tile, kind))
         code = log_code(total)
         away = clip(log_code(self.expected[place]) - code, -48, 48)
         return clip((code * 8 + self.priors["ADJUST"][away + 48] >> 4) - 4, 0, 111)
 
-    def _flag_class(self, step: Step, phase: int, tile: Tile) -> int:
+    def _flag(self, step: Step, phase: int, tile: Tile) -> int:
         """Section 8."""
         key = (step.color, step.zone)
         before = self.zones.get((step.color, step.zone - 1))
@@ -199,24 +183,33 @@ class Block:
             previous = sum(row[3] for row in (self.lowest[1:] if step.color else self.lowest[:1]))
         scale = min(1024 * zone // max(previous, 1), 8192)
         weights = self.priors["FLAG_WEIGHTS"][(step.color * 4 + min(step.zone, 3)) * 2 + phase]
-        own = sum(self.sizes.get((p, tile), 0) for p in before)
         near = [*around(tile, 1), *around(tile, 2)]
-        beside = sum(self.sizes.get((p, t), 0) for p in before for t in near)
-        total = weights[0] * zone + weights[1] * scale * own + weights[2] * scale * beside
-        if phase:
-            total += weights[3] * 1024 * sum(self.flags.get((*key, t), 0) for t in near)
-        if step.color:
-            total += weights[4] * 1024 * self.flags.get((0, step.zone, tile), 0)
-        return class_of(total >> 10)
+        own, beside = (sum(self._size(p, *tiles) for p in before) for tiles in ([tile], near))
+        opened = sum(self.flags.get((*key, t), 0) for t in near) if phase else 0
+        first = self.flags.get((0, step.zone, tile), 0) if step.color else 0
+        total = weights[0] * zone + scale * (weights[1] * own + weights[2] * beside)
+        total += 1024 * (weights[3] * opened + weights[4] * first)
+        number = min(sorted(self.zones).index(key), 15)
+        counters = [
+            self.flag_counters[0, number, opened if phase else 5, first],
+            self.flag_counters[1, number, rank(self.busy[step.color, tile])],
+            self.flag_counters[2, number, rank_beside(sum(self.busy[step.color, t] for t in near)), phase],
+        ]
+        given = stretch(min(self.priors["FLAG_TABLES"][class_of(total >> 10)][1], 65535))
+        flag = self.stream.mixed(given, counters, self.flag_weights[number, phase])
+        self.flags[step.color, step.zone, tile] = flag
+        return flag
 
     def _pyramid(self, place: Place, channel: int) -> None:
         """Section 8: the lowest component, coarse to fine."""
+        kind, pair = min(channel, 2), self.coded.pair
         for tiles, offsets, fineness in levels(self.tiles):
-            found = [self._predict(place, channel, tile, offsets, fineness) for tile in tiles]
-            means, classes = [mean for mean, _ in found], [k for _, k in found]
-            values = self.stream.values(classes, self.tables[2])
-            for tile, k, q, mean in zip(tiles, classes, values, means, strict=True):
-                self._store((place, tile), k, q, mean)
+            for tile in tiles:
+                mean, k = self._predict(place, channel, tile, offsets, fineness)
+                others = [self._size((0, 0, c), tile) if c < channel else 0 for c in (0, 1)]
+                near = pair("lowest near", kind, *(min(size, 7) for size in others))
+                crowd = pair("lowest crowd", kind, min(k // 2, 31))
+                self._store((place, tile), k, self.coded.magnitude(2, k, near, crowd), mean)
 
     def _predict(
         self, place: Place, channel: int, tile: Tile, offsets: list[tuple[int, int]], fineness: int
@@ -243,7 +236,7 @@ class Block:
         leader = (0, 0, 0)
         if channel and leader in self.steps:
             ratio = min(1024 * prior // max(self.lowest[0][fineness], 1), 8192)
-            expected += weights[4] * ratio * self.sizes[leader, tile]
+            expected += weights[4] * ratio * self._size(leader, tile)
             ahead = [self.values[leader, t] for t in known]
             leading = [quarters(count * a - sum(ahead), count * step) for a in ahead]
             trailing = [quarters(value - mean, step) for value in values]
@@ -256,28 +249,19 @@ class Block:
         return mean if known else self.centers[channel], class_of(expected >> 10)
 
 
+def rank(busy: int) -> int:
+    """Section 8: how busy a tile is, in 16 steps."""
+    if busy < 8:
+        return busy
+    return 8 + (busy - 8) // 2 if busy < 16 else 12 + (busy - 16) // 8 if busy < 40 else 15
+
+
+def rank_beside(busy: int) -> int:
+    """Section 8: the same for the tiles around."""
+    if busy < 8:
+        return busy // 2
+    return 4 + (busy - 8) // 4 if busy < 40 else min(12 + (busy - 40) // 32, 15)
+
+
 def quarters(difference: int, step: int) -> int:
     return clip(4 * difference // step, -1023, 1023)
-
-
-def around(tile: Tile, kind: int) -> list[Tile]:
-    n, r, c = tile
-    return [[tile], [(n, r - 1, c), (n, r + 1, c)], [(n, r, c - 1), (n, r, c + 1)], [tile]][kind]
-
-
-def levels(tiles: list[Tile]) -> list[tuple[list[Tile], list[tuple[int, int]], int]]:
-    """Tiles, the offsets of their coarser neighbours, and the fineness of each level that has tiles."""
-    found: list[tuple[list[Tile], list[tuple[int, int]], int]] = []
-    found.append(([t for t in tiles if t[1] + t[2] == 0], [], 0))
-    most = max(max(r, c) for _, r, c in tiles)
-    side = 1 << max(most.bit_length() - 1, 0)
-    while side and most:
-        on = [t for t in tiles if t[1] % side == 0 and t[2] % side == 0]
-        odd = {t: (t[1] // side % 2, t[2] // side % 2) for t in on}
-        fineness = max(3 - side.bit_length(), 0) + 1
-        diagonal = [(-side, -side), (side, side), (-side, side), (side, -side)]
-        straight = [(-side, 0), (side, 0), (0, -side), (0, side)]
-        found.append(([t for t in on if odd[t] == (1, 1)], diagonal, fineness))
-        found.append(([t for t in on if sum(odd[t]) == 1], straight, fineness))
-        side //= 2
-    return [level for level in found if level[0]]

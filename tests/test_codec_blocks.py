@@ -1,79 +1,162 @@
-"""The walk: what the encoder decided is what the decoder finds, for any geometry and any values."""
+"""The walk: what the encoder decided is what every decoder finds, for any geometry and any values."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
+import reference_decoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_symbols import Block
 
-from tpca_cli.codec.blocks import walk
-from tpca_cli.codec.entropy import Reader, Writer
+from tpca_cli.codec.blocks import Symbols, decode, encode, give, take
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.lapping import AFTER, BEFORE, BITS, lap
 from tpca_cli.codec.model import LEVELS, Model, build, classes_of, log_code
-from tpca_cli.codec.plan import plan_of, zone_of
-from tpca_cli.codec.ports import Decoder, Encoder
+from tpca_cli.codec.plan import Plan, plan_of, zone_of
 from tpca_cli.codec.restore import SUBPIXEL, Restorer, fit
 
 GRIDS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
 PLACES = {
     "tile": tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)),
     "gray": tuple((i, j, 0) for i in range(8) for j in range(8)),
-    "dense": tuple((m, 0, 0) for m in range(9)),
+    "four channels": tuple((i, j, c) for i in range(3) for j in range(5) for c in range(4)),
+    "dense": tuple((m, 0, 0) for m in range(20)),
     "chosen": ((2, 1, 0), (0, 1, 1), (5, 5, 2), (0, 3, 0)),
     "one": ((0, 0, 0),),
 }
+NAMES = st.sampled_from(sorted(PLACES))
+SEEDS = st.integers(0, 999)
+PRIORS = json.loads(reference_decoder.PRIORS.read_text())
 
 
-def model_of(name: str, step: int, scale: float) -> Model:
-    plan = plan_of(PLACES[name])
-    count, channels = len(PLACES[name]), len(plan.lowest)
-    scales = log_code(np.full(count, scale))
-    return build(
-        plan, scales, np.full((channels, LEVELS), 60), np.zeros(channels, np.int64), np.full(count, step)
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """What a file says about components."""
+
+    places: tuple[tuple[int, int, int], ...]
+    steps: np.ndarray
+    scales: np.ndarray
+    lowest: np.ndarray
+    centers: np.ndarray
+
+    @property
+    def model(self) -> Model:
+        return build(plan_of(self.places), self.scales, self.lowest, self.centers, self.steps)
+
+    def reference(self, shapes: list[tuple[int, int]]) -> Block:
+        fields = {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+        return Block(PRIORS, fields | {"places": list(self.places)}, shapes)
+
+
+def numbers_of(name: str, rng: np.random.Generator) -> Numbers:
+    """Scales and steps from the smallest to the largest, the same for all components or not."""
+    places, same = PLACES[name], rng.random() < 0.5
+    count, channels = len(places), 1 + max(c for _, _, c in places)
+    steps = rng.choice([1, 3, 64, 3000, 1 << 20], 1 if same else count)
+    scales = rng.integers(0, 256, 1 if same else count)
+    return Numbers(
+        places,
+        np.broadcast_to(steps, count).astype(np.int64),
+        np.broadcast_to(scales, count).astype(np.int64),
+        rng.integers(0, 256, (channels, LEVELS)),
+        rng.integers(-(10**5), 10**5, channels),
     )
 
 
-def round_trip(model: Model, grid: Grid, coefficients: np.ndarray) -> tuple[np.ndarray, bytes]:
-    canvas = np.zeros((coefficients.shape[0], grid.size))
-    canvas[:, grid.places] = coefficients
-    writer = Writer()
-    coded = walk(model, grid, Encoder(model, canvas, writer))
-    data = writer.finish()
-    decoded = walk(model, grid, Decoder(model, Reader(data)))
-    assert np.array_equal(coded.values, decoded.values)
-    return decoded.values[:, grid.places], data
+def symbols_of(plan: Plan, tiles: int, largest: int, rng: np.random.Generator) -> Symbols:
+    """Random symbols: nothing behind a flag that is not set."""
+    values = rng.integers(-largest, largest + 1, (len(plan.places), tiles))
+    values = (values * rng.choice([1.0, 0.3, 1e-3], values.shape)).astype(np.int64)
+    flags = (rng.random((len(plan.zones), tiles)) < rng.choice([0.0, 0.5, 0.9, 1.0])).astype(np.uint8)
+    live = {color: np.ones(tiles, np.uint8) for color in (0, 1)}
+    for row, (color, zone) in enumerate(plan.zones):
+        live[color] = flags[row] = flags[row] & live[color]
+        values[slice(*plan.zones[color, zone])] *= live[color]
+    return Symbols(values, flags)
 
 
 @settings(max_examples=60, deadline=None)
-@given(GRIDS, st.sampled_from(sorted(PLACES)), st.sampled_from([0, 1, 30, 5000, 1 << 30]), st.integers(0, 99))
-def test_any_coefficients_come_back(shapes: list[tuple[int, int]], name: str, size: int, seed: int) -> None:
+@given(GRIDS, NAMES, st.sampled_from([0, 1, 3, 30, 5000, 1 << 40]), SEEDS)
+def test_any_symbols_come_back(shapes: list[tuple[int, int]], name: str, largest: int, seed: int) -> None:
     """Also values far beyond anything the tables were made for."""
-    grid = Grid(shapes)
-    rng = np.random.default_rng(seed)
+    rng, grid = np.random.default_rng(seed), Grid(shapes)
+    model = numbers_of(name, rng).model
+    symbols = symbols_of(model.plan, grid.places.size, largest, rng)
+    block = give(model, grid, symbols)
+    back = take(model, grid, block)
+    assert np.array_equal(back.values, symbols.values)
+    assert np.array_equal(back.flags, symbols.flags)
+
+
+@settings(max_examples=40, deadline=None)
+@given(GRIDS, NAMES, st.sampled_from([1, 3, 30, 5000, 1 << 18]), SEEDS)
+def test_the_reference_reads_the_same_values(
+    shapes: list[tuple[int, int]], name: str, largest: int, seed: int
+) -> None:
+    """Every class, escape and surrounding that random symbols can reach, beyond those of pictures."""
+    rng, grid = np.random.default_rng(seed), Grid(shapes[:2])
+    numbers = numbers_of(name, rng)
+    model = numbers.model
+    block = give(model, grid, symbols_of(model.plan, grid.places.size, largest, rng))
+    reference = numbers.reference(shapes[:2])
+    found = reference.decode(block)
+    values = [[found.get((place, tile), 0) for tile in reference.tiles] for place in model.plan.places]
+    assert np.array_equal(decode(model, grid, block), values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(GRIDS, NAMES, st.sampled_from([0, 1, 30, 5000, 1 << 30]), SEEDS)
+def test_decoding_gives_what_encoding_said(
+    shapes: list[tuple[int, int]], name: str, size: int, seed: int
+) -> None:
+    rng, grid = np.random.default_rng(seed), Grid(shapes)
+    model = numbers_of(name, rng).model
     coefficients = rng.integers(-size, size + 1, (len(PLACES[name]), grid.places.size)).astype(np.float64)
-    step = int(rng.choice([1, 64, 3000]))
-    model = model_of(name, step, float(rng.choice([1, 100, 1e5])))
-    values, _ = round_trip(model, grid, coefficients)
-    assert (
-        np.abs(values - coefficients).max() <= max(4.0 * step, 1.0) + np.abs(coefficients).max() * 1e-9
-        or size < 5 * step
-    )
+    block, values = encode(model, grid, coefficients)
+    assert np.array_equal(decode(model, grid, block), values)
+    assert give(model, grid, take(model, grid, block)) == block
+    if size >= 5 * model.steps.max():
+        assert np.abs(values - coefficients).max() <= 4 * model.steps.max() + size * 1e-9
+
+
+def even(name: str, step: int, scale: float) -> Model:
+    """A model whose components are all alike."""
+    count, channels = len(PLACES[name]), len(plan_of(PLACES[name]).lowest)
+    lowest, centers = np.full((channels, LEVELS), 60), np.zeros(channels, np.int64)
+    scales = log_code(np.full(count, scale))
+    return build(plan_of(PLACES[name]), scales, lowest, centers, np.full(count, step))
 
 
 def test_a_fine_step_is_exact() -> None:
     grid = Grid([(3, 5), (2, 2)])
-    rng = np.random.default_rng(0)
-    coefficients = rng.normal(0, 900, (48, grid.places.size)).round()
-    values, _ = round_trip(model_of("tile", 1, 900.0), grid, coefficients)
+    coefficients = np.random.default_rng(0).normal(0, 900, (48, grid.places.size)).round()
+    _, values = encode(even("tile", 1, 900.0), grid, coefficients)
     assert np.abs(values - coefficients).max() <= 1
 
 
 def test_zeros_cost_almost_nothing() -> None:
     grid = Grid([(8, 8)] * 8)
-    _, data = round_trip(model_of("tile", 3000, 1.0), grid, np.zeros((48, grid.places.size)))
-    assert len(data) < 60
+    block, values = encode(even("tile", 3000, 1.0), grid, np.zeros((48, grid.places.size)))
+    assert len(block) < 60 and not values.any()
+
+
+@pytest.mark.parametrize("name", sorted(PLACES))
+def test_weights_fit_where_the_kernel_keeps_them(name: str) -> None:
+    """16 bits for weights and 32 for sums, whatever scales a file has."""
+    rng, count = np.random.default_rng(0), len(PLACES[name])
+    for scales in (np.arange(count) % 2 * 255, np.full(count, 255), rng.integers(0, 256, count)):
+        numbers = dataclasses.replace(
+            numbers_of(name, rng), scales=scales, steps=rng.choice([1, (1 << 30) - 1], count)
+        )
+        model, looks = numbers.model, numbers.model.plan.looks
+        assert model.weights.min(initial=0) >= 0 and model.weights.max(initial=0) < 1 << 15
+        sums = model.bases.copy()
+        np.add.at(sums, (looks.rows, looks.phases), 2 * 4095 * model.weights)
+        assert sums.max() < 1 << 32
 
 
 @settings(max_examples=40, deadline=None)
@@ -92,15 +175,17 @@ def test_the_pyramid_visits_every_tile_once_and_looks_only_back(shapes: list[tup
 @pytest.mark.parametrize("name", sorted(PLACES))
 def test_the_plan_codes_every_component_once_and_looks_only_back(name: str) -> None:
     plan = plan_of(PLACES[name])
-    done = {row for row in plan.lowest if row >= 0}
+    looks, done = plan.looks, {row for row in plan.lowest if row >= 0}
     for step in plan.steps:
         rows = set(range(step.start, step.stop))
         assert done.isdisjoint(rows)
         for phase in (0, 1):
-            for sight in step.sights[phase]:
-                used = {sight.start + int(k) for k in np.flatnonzero((sight.slots < 37).any(axis=0))}
-                beside = phase == 1 and sight.kind in (1, 2)
-                assert used <= (done | rows if beside else done)
+            mine = (looks.rows >= step.start) & (looks.rows < step.stop) & (looks.phases == phase)
+            sights = looks.sights[slice(*step.sights[phase])]
+            assert np.array_equal(sights[looks.chosen[mine], 1], looks.seen[mine])
+            beside = done | rows if phase else done
+            for kind, row in sights.tolist():
+                assert row in (beside if kind in (1, 2) else done)
         done |= rows
     assert done == set(range(len(PLACES[name])))
     assert sorted(plan.order.tolist()) == list(range(len(PLACES[name])))

@@ -1,110 +1,226 @@
-"""Any integers come back from the range coder and the bit string; damaged bytes are refused."""
+"""Laws of the compiled coder: any symbols come back, damage is refused, all machines write the same bytes."""
 
 from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpca_cli.codec import priors
-from tpca_cli.codec.entropy import (
-    ESCAPE,
-    PRECISION,
-    ROWS,
-    TOKENS,
-    Reader,
-    Writer,
-    probabilities,
-    rows_of,
-    shifts_of,
-)
-from tpca_cli.codec.model import CLASSES
+from tpca_cli.codec import engine
+from tpca_cli.codec.blocks import Symbols, decode, encode, give, take
+from tpca_cli.codec.grid import Grid
+from tpca_cli.codec.model import LEVELS, Model, build
+from tpca_cli.codec.plan import plan_of
 from tpca_cli.errors import FileRefused
 
-TABLES = probabilities(priors.TABLES)
-FLAGS = probabilities(priors.FLAG_TABLES)
+SOURCES = ("coder.h", "values.h", "lowest.h", "pixels.h", "restore.h", "walk.c")
+GRID = Grid([(5, 4), (2, 3)])
+PLAN = plan_of(tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)))
 
-magnitudes = st.one_of(
-    st.integers(0, 3), st.sampled_from([ESCAPE - 1, ESCAPE, ESCAPE + 1]), st.integers(0, 1 << 38)
+
+def model_of(scale: int, step: int = 64) -> Model:
+    """A model that expects values of this log code."""
+    count, channels = len(PLAN.places), len(PLAN.lowest)
+    return build(
+        PLAN,
+        np.full(count, scale),
+        np.full((channels, LEVELS), scale),
+        np.arange(channels),
+        np.full(count, step),
+    )
+
+
+def symbols_of(size: int, seed: int, part: float = 1.0) -> Symbols:
+    """Values up to `size` in a part of the components, with every flag set."""
+    rng = np.random.default_rng(seed)
+    shape = len(PLAN.places), GRID.places.size
+    values = rng.integers(-size, size + 1, shape) * (rng.random(shape) < part)
+    return Symbols(values, np.ones((len(PLAN.zones), shape[1]), np.uint8))
+
+
+def some(seed: int, size: float = 900.0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, size, (len(PLAN.places), GRID.places.size)).round()
+
+
+def check_symbols(model: Model, symbols: Symbols) -> bytes:
+    block = give(model, GRID, symbols)
+    back = take(model, GRID, block)
+    assert np.array_equal(back.values, symbols.values)
+    assert np.array_equal(back.flags, symbols.flags)
+    return block
+
+
+def check_damaged(model: Model, block: bytes) -> None:
+    """Refused, or the one block of some symbols; larger ones than a float holds may be rounded."""
+    try:
+        found = take(model, GRID, block)
+    except FileRefused:
+        return
+    if np.abs(found.values).max() < 2**53:
+        assert give(model, GRID, found) == block
+
+
+MAGNITUDES = st.one_of(st.integers(0, 3), st.sampled_from([14, 15, 16, 4095, 4096]), st.integers(0, 1 << 40))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(MAGNITUDES, st.booleans()), min_size=1, max_size=200),
+    st.integers(0, 255),
+    st.sampled_from([1, 64, 1 << 30]),
 )
+def test_any_magnitude_comes_back_whatever_was_expected(
+    items: list[tuple[int, bool]], scale: int, step: int
+) -> None:
+    """Escapes, raw low bits and values that no picture has."""
+    symbols = symbols_of(0, 0)
+    values = [-size if negative else size for size, negative in items]
+    symbols.values[:] = np.resize(np.array(values, np.int64), symbols.values.shape)
+    check_symbols(model_of(scale, step), symbols)
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(magnitudes, st.integers(0, CLASSES - 1)), max_size=60), st.integers(0, 2))
-def test_any_magnitude_in_any_class_comes_back(items: list[tuple[int, int]], family: int) -> None:
-    values = np.array([value for value, _ in items], np.int64)
-    classes = np.array([kind for _, kind in items], np.int64)
-    writer = Writer()
-    writer.values(values, classes, TABLES[family])
-    writer.bits(values & 1)
-    reader = Reader(writer.finish())
-    assert np.array_equal(reader.values(classes, TABLES[family]), values)
-    assert np.array_equal(reader.bits(values.size), values & 1)
+@pytest.mark.parametrize("scale", [0, 60, 120, 255])
+@pytest.mark.parametrize("size", [0, 1, 20, 10**6, 2**40])
+def test_noise_comes_back_and_its_sparse_part(scale: int, size: int) -> None:
+    dense, sparse = (
+        check_symbols(model_of(scale), symbols_of(size, 1)),
+        check_symbols(model_of(scale), symbols_of(size, 1, 0.1)),
+    )
+    assert size == 0 or len(sparse) < len(dense)
+    for sign in (1, -1):
+        same = symbols_of(size, 1)
+        assert len(check_symbols(model_of(scale), Symbols(sign * np.abs(same.values), same.flags))) <= len(
+            dense
+        )
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, CLASSES - 1)), max_size=80))
-def test_flags_come_back(items: list[tuple[bool, int]]) -> None:
-    flags = np.array([flag for flag, _ in items], np.bool_)
-    models = FLAGS[np.array([kind for _, kind in items], np.int64)]
-    writer = Writer()
-    writer.flags(flags, models)
-    assert np.array_equal(Reader(writer.finish()).flags(models), flags)
-
-
-def test_tables_are_whole_frequencies_without_zeros() -> None:
-    for tables in (priors.TABLES, priors.FLAG_TABLES):
-        assert (tables >= 1).all()
-        assert (tables.sum(axis=-1) == 2**PRECISION).all()
-    assert priors.TABLES.shape == (3, ROWS, TOKENS)
-
-
-def test_large_classes_shift_by_one_bit_per_octave() -> None:
-    classes = np.arange(CLASSES)
-    assert rows_of(classes).max() < ROWS
-    assert np.array_equal(shifts_of(classes[:ROWS]), np.zeros(ROWS))
-    assert np.array_equal(shifts_of(classes[ROWS : ROWS + 8]), [1, 1, 1, 1, 2, 2, 2, 2])
+def test_what_repeats_is_learned() -> None:
+    """Noise that no table expects costs little more than its entropy, and what is always so costs nothing."""
+    grid = Grid([(40, 40)])
+    shape = len(PLAN.places), grid.places.size
+    flags = np.ones((len(PLAN.zones), shape[1]), np.uint8)
+    values = np.random.default_rng(0).integers(0, 2, shape) * 2 - 1
+    coins = give(model_of(0), grid, Symbols(values, flags))
+    assert 8 * len(coins) < 1.05 * values.size
+    assert 8 * len(give(model_of(0), grid, Symbols(np.ones(shape, np.int64), flags))) < 0.05 * values.size
 
 
 def test_the_bytes_are_what_they_always_were() -> None:
     """A change here is a change of the format."""
-    writer = Writer()
-    writer.values(np.array([0, 1, 2, 3, 14, 15, 16, 1000, 5, 0]), np.arange(8, 58, 5), TABLES[0])
-    writer.flags(np.array([True, False, True]), FLAGS[[10, 30, 50]])
-    writer.bits(np.array([1, 0, 1, 1, 0, 1, 0, 0, 1]))
-    assert writer.finish().hex() == GOLDEN
+    symbols, blocks = symbols_of(0, 0), []
+    mixed = (
+        np.arange(symbols.values.size).reshape(symbols.values.shape) * 40503 % 65536
+    )  # from integers alone
+    for size, scale in [(0, 60), (3, 90), (40, 100), (2**30, 150)]:
+        symbols.values[:] = mixed * (2 * size + 1) // 65536 - size
+        blocks.append(give(model_of(scale), GRID, symbols))
+    assert [len(block) for block in blocks] == LENGTHS
+    assert hashlib.sha256(b"".join(blocks)).hexdigest() == DIGEST
+
+
+LENGTHS = [15, 465, 1162, 7770]
+DIGEST = "0e1f084c078389fc27b1c3593ec064c5af69e35ae4581b3b8e1e5d7e6ade6c34"
 
 
 def test_a_block_is_refused_when_cut_or_continued() -> None:
-    rng = np.random.default_rng(0)
-    values, classes, bits = rng.integers(0, 40, 500), rng.integers(0, CLASSES, 500), rng.integers(0, 2, 333)
-    writer = Writer()
-    writer.values(values, classes, TABLES[0])
-    writer.bits(bits)
-    data = writer.finish()
+    model = model_of(100)
+    block, _ = encode(model, GRID, some(0))
+    for wrong in [block[:cut] for cut in range(0, len(block), 7)] + [
+        block + b"\0",
+        block + b"\1",
+        b"\0" + block,
+    ]:
+        with pytest.raises(FileRefused, match="damaged"):
+            decode(model, GRID, wrong)
 
-    def read(some: bytes) -> None:
-        reader = Reader(some)
-        assert np.array_equal(reader.values(classes, TABLES[0]), values)
-        assert np.array_equal(reader.bits(333), bits)
-        reader.finish()
 
-    read(data)
-    for wrong in [data[:cut] for cut in range(0, len(data), 5)] + [data + b"\0"]:
-        with pytest.raises(FileRefused):
-            read(wrong)
+def test_a_block_ends_with_the_fewest_bytes() -> None:
+    """Symbols have one block only: another end is damage, or the end of other symbols."""
+    model = model_of(100)
+    for seed in range(40):
+        block, _ = encode(model, GRID, some(seed, 30.0))
+        for last in {0, 1, 255, block[-1] ^ 1, (block[-1] + 1) % 256}:
+            check_damaged(model, block[:-1] + bytes([last]))
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=200))
-def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
-    try:
-        reader = Reader(data)
-        found = reader.values(np.arange(200) % CLASSES, TABLES[0])
-    except FileRefused:
-        return
-    assert found.min() >= 0
+@given(st.integers(0, 3), st.lists(st.integers(0, 1 << 20), min_size=1, max_size=3))
+def test_flipped_bits_are_refused_or_decode_to_other_symbols(seed: int, places: list[int]) -> None:
+    model = model_of(100)
+    block = bytearray(give(model, GRID, symbols_of(30, seed)))
+    for place in set(places):
+        block[place // 8 % len(block)] ^= 1 << place % 8
+    check_damaged(model, bytes(block))
 
 
-GOLDEN = "035e5fa2fb780c171202663bfd9da5a4"
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400), st.sampled_from([0, 80, 120, 255]))
+def test_random_bytes_are_refused_or_decode_to_symbols(data: bytes, scale: int) -> None:
+    check_damaged(model_of(scale, 1 << 30), data)
+
+
+def test_an_escape_without_end_is_refused() -> None:
+    for length in (0, 4, 1000):
+        with pytest.raises(FileRefused, match="damaged"):
+            decode(model_of(100), GRID, b"\0" * length)
+
+
+def test_the_machine_code_was_built_from_the_sources() -> None:
+    folder = resources.files("tpca_cli.codec").joinpath("kernel")
+    sources = b"".join(folder.joinpath(name).read_bytes() for name in SOURCES)
+    assert int(engine.source_digest(), 16) == int(hashlib.sha256(sources).hexdigest()[:15], 16)
+
+
+def test_a_frugal_machine_writes_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(100)
+    usual = encode(model, GRID, some(0))
+    monkeypatch.setattr(engine._local, "machine", engine._Machine(frugal=True))
+    frugal = encode(model, GRID, some(0))
+    assert frugal[0] == usual[0] and np.array_equal(frugal[1], usual[1])
+    assert np.array_equal(decode(model, GRID, usual[0]), usual[1])
+
+
+def test_little_address_space_is_enough() -> None:
+    """In a process that may have 1.5 GB of addresses, less than a machine reserves by default."""
+    pytest.importorskip("resource")
+    script = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
+sys.path.insert(0, sys.argv[1])
+from test_codec_entropy import GRID, encode, large, model_of, some
+print(encode(model_of(100), GRID, some(0))[0].hex(), large())
+"""
+    command = [sys.executable, "-c", script, str(Path(__file__).parent)]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert found.returncode == 0, found.stderr
+    block, size = found.stdout.split()
+    assert bytes.fromhex(block) == encode(model_of(100), GRID, some(0))[0]
+    assert int(size) == large()
+
+
+def large() -> int:
+    """The size of a block that needs tens of megabytes while it is coded."""
+    grid = Grid([(300, 300)])
+    return len(encode(model_of(100), grid, np.ones((len(PLAN.places), grid.places.size)))[0])
+
+
+def test_threads_at_the_same_time_write_the_same_bytes() -> None:
+    model = model_of(100)
+    expected = [encode(model, GRID, some(seed))[0] for seed in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda seed: encode(model, GRID, some(seed))[0], range(24))) == expected
+
+
+def test_more_than_can_be_addressed_is_refused() -> None:
+    with pytest.raises(MemoryError, match="MB"):
+        engine.Job({"bytes": engine.Room(np.uint8, 1 << 32)})

@@ -1,6 +1,9 @@
-"""Symbols move between blocks and no pixel changes."""
+"""Symbols move between blocks, and pictures reach them on either way: no byte and no pixel changes."""
 
 from __future__ import annotations
+
+import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ from hypothesis import strategies as st
 from pictures import natural, noise
 
 from tpca_cli.bases import Rank1Basis
-from tpca_cli.codec.grid import grid_of
-from tpca_cli.codec.recode import give, joined, take
+from tpca_cli.codec.blocks import give, joined, take
+from tpca_cli.codec.grid import Grid, grid_of
+from tpca_cli.codec.restore import Restorer
 from tpca_cli.coder import Coder
 from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
@@ -30,17 +34,17 @@ def coder() -> Coder:
     return Coder.train(PICTURES, framing, fixed, 12.0)
 
 
-def shapes(pictures) -> list[tuple[int, int]]:
-    return [picture.shape[:2] for picture in pictures]
+def shapes(pictures: list[np.ndarray]) -> list[tuple[int, int]]:
+    return [(picture.shape[0], picture.shape[1]) for picture in pictures]
 
 
-def grid(coder, pictures):
+def grid(coder: Coder, pictures: list[np.ndarray]) -> Grid:
     return grid_of(tuple(coder.framing.grid(h, w) for h, w in shapes(pictures)))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(4)), st.integers(0, 4))
-def test_images_move_between_blocks_unchanged(coder, order, cut) -> None:
+def test_images_move_between_blocks_unchanged(coder: Coder, order: list[int], cut: int) -> None:
     """Code in two blocks, take out, put together in the original order: as if coded together, to the byte."""
     symbols = {}
     for numbers in (order[:cut], order[cut:]):
@@ -63,3 +67,66 @@ def test_images_move_between_blocks_unchanged(coder, order, cut) -> None:
         np.array_equal(one, two)
         for one, two in zip(back, coder.decode(together.data, shapes(PICTURES)), strict=True)
     )
+
+
+@functools.cache
+def coder_of(side: int, channels: int, lapped: bool, components: int | None = None) -> Coder:
+    """Cosines for rows and columns, in an order that mixes all components."""
+    cosines = np.cos(np.pi / side * np.outer(np.arange(side) + 0.5, np.arange(side)))
+    cosines /= np.linalg.norm(cosines, axis=0)
+    colors = np.linalg.qr(np.vander(np.arange(1.0, channels + 1), increasing=True))[0]
+    indices = np.indices((side, side, channels)).reshape(3, -1).T  # (m, 3)
+    indices = indices[np.argsort(indices.sum(axis=1) * 7 % 11, kind="stable")]
+    basis = FixedBasis.from_modes([cosines, cosines, colors], indices, dtype=np.uint8)
+    framing = Framing("tile", side, side, channels)
+    sample = [natural(70, 90, channels, 1)]
+    return Coder.train(sample, framing, basis, 10.0, lapped=lapped, components=components, effort=0)
+
+
+def filtered(coder: Coder) -> Coder:
+    weights = np.random.default_rng(0).integers(-127, 128, (24, 6))
+    return dataclasses.replace(
+        coder, restorer=Restorer(np.arange(1, 8) * 300, weights), restore_step=coder.step_units
+    )
+
+
+def check_both_paths(coder: Coder, pictures: list[np.ndarray]) -> None:
+    """Through the kernel and through arrays: the same bytes, errors and pixels."""
+    slow = dataclasses.replace(coder)
+    slow.__dict__["_tiles"] = None
+    assert coder._tiles is not None
+    mine, theirs = coder.encode(pictures), slow.encode(pictures)
+    assert mine.data == theirs.data
+    assert np.array_equal(mine.sse, theirs.sse)
+    decoded = [either.decode(mine.data, shapes(pictures)) for either in (coder, slow)]
+    for one, two in zip(*decoded, strict=True):
+        assert one.dtype == two.dtype and np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["plain", "restored"])
+@pytest.mark.parametrize("lapped", [False, True], ids=["apart", "lapped"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("side", [8, 16, 32])
+def test_the_kernel_does_to_pictures_what_arrays_do(
+    side: int, channels: int, lapped: bool, restored: bool
+) -> None:
+    coder = coder_of(side, channels, lapped)
+    assert coder.lapped == lapped
+    coder = filtered(coder) if restored else coder
+    pictures = [natural(41, 67, channels, 2), noise(side - 1, 3 * side + 5, channels, 3)]
+    pictures += [noise(1, 1, channels, 4), natural(2 * side, 9 * side + 1, channels, 5)]
+    check_both_paths(coder, pictures)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 90)), min_size=1, max_size=4),
+    st.sampled_from([0.05, 1.0, 10.0, 300.0]),
+    st.sampled_from([None, 1, 40]),
+    st.booleans(),
+)
+def test_either_path_suits_any_picture_step_and_choice_of_components(
+    sizes: list[tuple[int, int]], step: float, components: int | None, lapped: bool
+) -> None:
+    coder = coder_of(8, 3, lapped and components is None, components).with_step(step)
+    check_both_paths(coder, [(noise if k % 2 else natural)(h, w, 3, k) for k, (h, w) in enumerate(sizes)])

@@ -36,7 +36,7 @@ OWNERS = {
     "dask": "cluster",
     "distributed": "cluster",
     "matplotlib": "report",
-    "constriction": "codec",
+    "wasmtime": "codec",
 }
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("operators", "eigen", "bases", "fixed", "codec")

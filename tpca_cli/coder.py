@@ -14,15 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import restore
-from tpca_cli.codec.blocks import walk
-from tpca_cli.codec.entropy import Reader, Writer
+from tpca_cli.codec import blocks, restore
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.lapping import REACH, norms
 from tpca_cli.codec.model import LEVELS, Model, build
+from tpca_cli.codec.pictures import MOST_COLORS, SIDES, Tiles
 from tpca_cli.codec.plan import Ints, Plan, plan_of
-from tpca_cli.codec.ports import Decoder, Encoder
-from tpca_cli.codec.quantize import LAMBDA
 from tpca_cli.codec.scales import measure_scales
 from tpca_cli.codec.tiling import SUBBITS, Pixels, Shape, batches, images_of, planes_of, runs
 from tpca_cli.errors import FileRefused
@@ -41,13 +38,10 @@ class Encoded:
     data: bytes
     sse: Ints
 
-
-@dataclass(frozen=True)
-class Measured:
-    """What encoding would give: squared error per picture, and an estimate of the bits."""
-
-    sse: Ints
-    bits: float
+    @property
+    def bits(self) -> int:
+        """The size of the block."""
+        return 8 * len(self.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +113,8 @@ class Coder:
     def _price(self, sample: Sequence[Pixels]) -> float:
         """Bits of part of a sample plus its error at the exchange rate of the quantiser."""
         some = batches(sample)
-        found = [self.measure(pictures) for pictures in some[:: -(-len(some) // 2)]]
-        return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
+        found = [self.encode(pictures) for pictures in some[:: -(-len(some) // 2)]]
+        return sum(m.bits + int(m.sse.sum()) / (blocks.LAMBDA * self.step**2) for m in found)
 
     def _with_restorer(self, sample: Sequence[Pixels]) -> Coder:
         """With a filter fitted to the sample, unless it is too small to fit one."""
@@ -130,7 +124,7 @@ class Coder:
         originals: list[restore.Singles] = []
         for pictures in batches(sample):
             shapes = _shapes(pictures)
-            values, _ = self._walk(pictures, None)
+            _, values = self._code(pictures)
             for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):
                 decoded.append(_subpixels(images))
                 original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)
@@ -151,6 +145,22 @@ class Coder:
         return build(self._plan, self.scales, self.lowest, self.centers, steps)
 
     @property
+    def _filter(self) -> restore.Restorer | None:
+        """The filter, if it was fitted near this step."""
+        near = self.restore_step * 5 <= self.step_units * 8 <= self.restore_step * 13
+        return self.restorer if near else None
+
+    @functools.cached_property
+    def _tiles(self) -> Tiles | None:
+        """The short way through the kernel, where there is one."""
+        framing, basis = self.framing, self.basis
+        tiled = framing.kind == TILE and framing.height == framing.width and framing.height in SIDES
+        plain = basis.indices is not None and basis.mean is None and basis.depth == 8
+        if not (tiled and plain and basis.frame_shape[-1] <= MOST_COLORS):
+            return None
+        return Tiles(framing, basis.factors, basis.bits, self.lapped, self._filter)
+
+    @property
     def step(self) -> float:
         """The quantiser step in pixel units."""
         return self.step_units / SCALE
@@ -161,37 +171,29 @@ class Coder:
 
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
-        writer = Writer()
-        values, _ = self._walk(pictures, writer)
-        return Encoded(writer.finish(), self._sse(pictures, values))
-
-    def measure(self, pictures: Sequence[Pixels]) -> Measured:
-        """The error and an estimate of the size, without entropy coding."""
-        values, bits = self._walk(pictures, None)
-        return Measured(self._sse(pictures, values), bits)
+        if self._tiles:
+            return Encoded(*self._tiles.encode(self.model, self._grid(_shapes(pictures)), pictures))
+        data, values = self._code(pictures)
+        return Encoded(data, self._sse(pictures, values))
 
     def decode(self, data: bytes, shapes: Sequence[Shape], components: int | None = None) -> list[Pixels]:
         """The pictures of a block; with fewer components they come out blurrier."""
-        grid = self._grid(shapes)
-        reader = Reader(data)
-        state = walk(self.model, grid, Decoder(self.model, reader))
-        reader.finish()
-        values = self._by_component(state.values, grid)
+        if self._tiles and components is None:
+            return self._tiles.decode(self.model, self._grid(shapes), shapes, data)
+        values = self._by_component(blocks.decode(self.model, self._grid(shapes), data))
         if components is not None:
             values = values[: max(components, 0)]
         return self._pictures(values, shapes)
 
-    def _walk(self, pictures: Sequence[Pixels], writer: Writer | None) -> tuple[Floats, float]:
-        grid = self._grid(_shapes(pictures))
-        canvas = np.zeros((self.components, grid.size))
-        canvas[:, grid.places] = self._analyze(pictures)[self._plan.order]
-        port = Encoder(self.model, canvas, writer)
-        state = walk(self.model, grid, port)
-        return self._by_component(state.values, grid), port.bits
+    def _code(self, pictures: Sequence[Pixels]) -> tuple[bytes, Floats]:
+        """A block, and the values of components (M, tiles) that it stands for."""
+        coefficients = self._analyze(pictures)[self._plan.order]
+        data, values = blocks.encode(self.model, self._grid(_shapes(pictures)), coefficients)
+        return data, self._by_component(values)
 
-    def _by_component(self, values: Floats, grid: Grid) -> Floats:
-        out = np.empty((self.components, grid.places.size))
-        out[self._plan.order] = values.take(grid.places, axis=1)
+    def _by_component(self, values: Floats) -> Floats:
+        out = np.empty_like(values)
+        out[self._plan.order] = values
         return out
 
     def _sse(self, pictures: Sequence[Pixels], values: Floats) -> Ints:
@@ -213,8 +215,7 @@ class Coder:
 
     def _pictures(self, values: Floats, shapes: Sequence[Shape]) -> list[Pixels]:
         """The pixels that a reader gets."""
-        near = self.restore_step * 5 <= self.step_units * 8 <= self.restore_step * 13
-        restorer = self.restorer if near and values.shape[0] == self.components else None
+        restorer = self._filter if values.shape[0] == self.components else None
         out: list[Pixels] = []
         for images in self._images(values, shapes):
             if restorer is None:

@@ -66,27 +66,50 @@ def fill(root: Path, pictures: list[Any]) -> Path:
     return root
 
 
-def tile8(work: Path, target: Path) -> None:
-    """Lapped and restored; two blocks of whole images and a picture cut into bands."""
-    large = [picture(192, 184, 3, seed) for seed in (1, 2)]
-    tpca("encode", fill(work / "large", large), "-o", work / "large.h5", "--step", 14, "--tile", 8, "--force")
-    group = Archive(work / "large.h5").coder(0)
-    coder = Coder.train(large, group.framing, group.basis, 14.0, lapped=True)
-    assert coder.restorer is not None
-    pictures = [picture(24, 40, 3, 3), picture(24, 40, 3, 4), picture(17, 9, 3, 5), picture(40, 21, 3, 6)]
-    jobs = [(0, 2, 0, 0), (2, 1, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)]  # first, count, row, rows
+def trained(work: Path, sample: list[Any], tile: int, lapped: bool) -> Coder:
+    """A coder with a restoring filter, which takes a sample of some size."""
+    options = ("--step", 14, "--tile", tile, "--method", "rank1", "--force")
+    tpca("encode", fill(work / "sample", sample), "-o", work / "sample.h5", *options)
+    group = Archive(work / "sample.h5").coder(0)
+    coder = Coder.train(sample, group.framing, group.basis, 14.0, lapped=lapped)
+    assert coder.restorer is not None and coder.lapped == lapped
+    return coder
+
+
+def write(target: Path, coder: Coder, pictures: list[Any], jobs: list[tuple[int, int, int, int]]) -> None:
+    """Blocks as the jobs say: first picture, count, row, rows."""
     blocks, parts = [], []
     for first, count, row, rows in jobs:
         some = pictures[first : first + count]
         data = coder.encode([p[row : row + rows] if rows else p for p in some]).data
         blocks.append(BlockRecord(len(data), 0, first, count, row, rows, store.digest_of(data)))
         parts.append(data)
+    mode = "RGB" if pictures[0].shape[2] == 3 else "L"
     entries = [
-        Entry(b"%d.png" % k, b"\0" * 8, 10**18, 0, p.shape[0], p.shape[1], "RGB", 0)
+        Entry(b"%d.png" % k, b"\0" * 8, 10**18, 0, p.shape[0], p.shape[1], mode, 0)
         for k, p in enumerate(pictures)
     ]
     index = Index.build(entries, blocks)
     write_archive(target, index, [Group.of(coder, "rank1")], parts, target_asked={"step": 14.0})
+
+
+def tile8(work: Path, target: Path) -> None:
+    """Lapped and restored; two blocks of whole images and a picture cut into bands."""
+    coder = trained(work, [picture(192, 184, 3, seed) for seed in (1, 2)], 8, lapped=True)
+    pictures = [picture(24, 40, 3, 3), picture(24, 40, 3, 4), picture(17, 9, 3, 5), picture(40, 21, 3, 6)]
+    write(target, coder, pictures, [(0, 2, 0, 0), (2, 1, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)])
+
+
+def tile32(work: Path, target: Path) -> None:
+    """Restored but not lapped; gray."""
+    coder = trained(work, [picture(192, 184, 1, seed) for seed in (1, 2)], 32, lapped=False)
+    write(target, coder, [picture(40, 70, 1, 3), picture(9, 33, 1, 4)], [(0, 2, 0, 0)])
+
+
+def single(work: Path, target: Path) -> None:
+    """One gray picture."""
+    source = fill(work / "in", [picture(61, 83, 1, 7)])
+    tpca("encode", source, "-o", target, "--step", 4, "--tile", 8, "--method", "rank1", "--force")
 
 
 def tile16(work: Path, target: Path) -> None:
@@ -141,6 +164,11 @@ def appended(work: Path, target: Path) -> None:
     assert len(Archive(target).groups) == 2
 
 
+ARCHIVES = (
+    tile8, tile16, tile32, whole, dense, single, truncated, depth16, rgba, gray_in_color, appended
+)  # fmt: skip
+
+
 def digests(path: Path, components: int | None = None) -> list[list[Any]]:
     """Name, shape and sha256 of the samples (C order, little-endian) of each image."""
     with Archive(path) as archive:
@@ -159,7 +187,7 @@ def main() -> None:
     HOME.mkdir(exist_ok=True)
     record = HOME / "pixels.json"
     pixels = json.loads(record.read_text()) if record.exists() else {}
-    for make in (tile8, tile16, whole, dense, truncated, depth16, rgba, gray_in_color, appended):
+    for make in ARCHIVES:
         target = HOME / f"{make.__name__.replace('_', '-')}.h5"
         if target.exists():
             continue

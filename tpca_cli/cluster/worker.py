@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg", "constriction")  # what the bits depend on
+DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg")  # what the bits depend on
 
 
 def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:

@@ -1,191 +1,248 @@
-"""One walk over the components of a block, the same for encoder and decoder.
+"""A block of coefficients to bytes and back, and the symbols that lie between.
 
-The walk asks a port for flags and values and keeps what both sides know: decoded magnitudes and dequantised
-values. The port of the encoder decides and writes; the port of the decoder reads. Since everything else is
-this one function, the two cannot drift apart.
+The walk over the components is one compiled function for both directions (`kernel/walk.c`); here its inputs
+are laid out. `take` and `give` move symbols between blocks: every symbol belongs to a tile, and the values it
+stands for depend on its own image only, so an image keeps its symbols wherever it goes.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.codec import priors
-from tpca_cli.codec.grid import Grid, Level
-from tpca_cli.codec.model import CODES, LEVELS, UNIT, Model, classes_of
-from tpca_cli.codec.plan import Ints, Step
-from tpca_cli.codec.quantize import dequantize
+from tpca_cli.codec.engine import Job, Room
+from tpca_cli.codec.grid import Grid
+from tpca_cli.codec.model import CLASSES, LEVELS, Model, before
+from tpca_cli.codec.plan import Ints, Plan
+from tpca_cli.errors import FileRefused
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+Array = NDArray[Any]
 
-LARGEST = 4095.0
-STIFFNESS = 24
-FARTHEST = 1023
-"""Squared steps of evidence that color needs before it follows the first channel."""
-
-
-class Port(Protocol):
-    """Where flags and values come from or go to."""
-
-    def flags(self, color: int, zone: int, places: Ints, classes: Ints) -> Flags:
-        """Whether the tile at each place has anything in this zone or later ones."""
-
-    def values(self, rows: slice, places: Ints, classes: Ints, means: Floats | None) -> Floats:
-        """Quantised values (k, n) as integers in floats; `means` only for the lowest components."""
+DECODE, DECIDE, REPLAY = 0, 1, 2
+Fields = Mapping[str, int | Array | Room]
+NO_PICTURES: Fields = {"picture_count": 0}
+LAMBDA = 0.12
+"""Bits are worth this many squared steps."""
+ROWS, CYCLE = 48, 4
+"""Classes 44 to 47 stand for all larger ones too: for each octave above, one more low bit goes out raw."""
 
 
-class State:
-    """What is decoded so far, on the canvas of the block."""
+@dataclass(frozen=True)
+class Symbols:
+    """What was coded for some tiles: values (M, tiles) and flags (zones, tiles)."""
 
-    def __init__(self, model: Model, grid: Grid) -> None:
-        self.model, self.stride = model, grid.stride
-        self.own: Floats = np.zeros((model.expected.size, grid.size))
-        self.values: Floats = np.zeros((model.expected.size, grid.size))
-        self.flagged: dict[tuple[int, int], Floats] = {key: np.zeros(grid.size) for key in model.plan.zones}
+    values: Ints
+    flags: NDArray[np.uint8]
 
-    def see(self, kind: int, start: int, stop: int, places: Ints) -> Floats:
-        """Magnitudes (rows, n) of the tiles themselves, or summed over two opposite neighbours."""
-        rows = self.own[start:stop]
-        if kind in (0, 3):
-            return rows.take(places, axis=1)
-        away = self.stride if kind == 1 else 1
-        return rows.take(places - away, axis=1) + rows.take(places + away, axis=1)
-
-    def classify(self, index: int, phase: int, places: Ints) -> Ints:
-        """Classes (k, n) of the components of a step."""
-        model = self.model
-        step = model.plan.steps[index]
-        total = np.repeat(model.bases[index][phase], places.size, axis=1)
-        for look in model.looks[index][phase]:
-            total += look.weights @ self.see(look.kind, look.start, look.stop, places)
-        np.maximum(total, 1.0, out=total)
-        codes = total.view(np.int64)
-        codes >>= 49
-        codes -= (1023 << 3) - CODES * np.arange(step.start, step.stop)[:, None]
-        return model.maps.take(codes)
-
-    def flag_classes(self, step: Step, phase: int, places: Ints) -> Ints:
-        """Classes (n,) of the flags that open a zone: by the zone before, flags beside, the first channel."""
-        plan, expected = self.model.plan, self.model.expected
-        here = plan.zones[step.color, step.zone]
-        zone = float(expected[here[0] : here[1]].sum())
-        before = plan.zones.get((step.color, step.zone - 1))
-        if before is not None:
-            previous = float(expected[before[0] : before[1]].sum())
-        else:
-            low = [row for c, row in enumerate(plan.lowest) if row >= 0 and min(c, 1) == step.color]
-            before = (min(low), max(low) + 1) if low else (0, 0)
-            channels = slice(0, 1) if step.color == 0 else slice(1, None)
-            previous = float(self.model.lowest[channels, LEVELS - 1].sum())
-        scale = float(min(int(UNIT) * int(zone) // max(int(previous), 1), 8 * int(UNIT)))
-        weights = priors.FLAG_WEIGHTS[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
-        own = self.see(0, *before, places).sum(axis=0)
-        beside = (self.see(1, *before, places) + self.see(2, *before, places)).sum(axis=0)
-        total = weights[0] * zone + weights[1] * scale * own + weights[2] * scale * beside
-        flags = self.flagged[step.color, step.zone]
-        if phase:
-            around = (
-                flags[places - 1]
-                + flags[places + 1]
-                + flags[places - self.stride]
-                + flags[places + self.stride]
-            )
-            total += weights[3] * UNIT * around
-        if step.color and (0, step.zone) in self.flagged:
-            total += weights[4] * UNIT * self.flagged[0, step.zone][places]
-        return classes_of(np.floor(total / UNIT))
+    def of(self, first: int, last: int) -> Symbols:
+        """Those of the tiles first:last."""
+        return Symbols(self.values[:, first:last], self.flags[:, first:last])
 
 
-def walk(model: Model, grid: Grid, port: Port) -> State:
-    """Code or decode one block through `port`."""
-    state = State(model, grid)
-    for channel, row in enumerate(model.plan.lowest):
-        if row >= 0:
-            for level in grid.levels:
-                _lowest(state, port, channel, row, level)
-    live: dict[tuple[int, int], Ints] = {}
-    for index, step in enumerate(model.plan.steps):
-        for phase in (0, 1):
-            places = live.get((step.color, phase), grid.phases[phase])
-            if step.opens and places.size:
-                classes = state.flag_classes(step, phase, places)
-                places = places[port.flags(step.color, step.zone, places, classes)]
-                state.flagged[step.color, step.zone][places] = 1.0
-            live[step.color, phase] = places
-            if places.size:
-                classes = state.classify(index, phase, places)
-                rows = slice(step.start, step.stop)
-                q = port.values(rows, places, classes, None)
-                state.own[rows, places] = np.minimum(np.abs(q), LARGEST)
-                steps = model.steps[rows]
-                state.values[rows, places] = dequantize(q, steps, classes)
-    return state
+def joined(parts: Sequence[Symbols]) -> Symbols:
+    """The symbols of several images, one after another."""
+    values, flags = [part.values for part in parts], [part.flags for part in parts]
+    return Symbols(np.concatenate(values, axis=1), np.concatenate(flags, axis=1))
 
 
-def _lowest(state: State, port: Port, channel: int, row: int, level: Level) -> None:
-    """The lowest component of one level of the pyramid, predicted from coarser neighbours."""
-    model, values = state.model, state.values[row]
-    step, unit = int(model.steps[row, 0]), int(UNIT)
-    around = values[level.around].astype(np.int64)  # (4, n)
-    means, evidence = lowest_evidence(around, level, step)
-    first_row = model.plan.lowest[0]
-    if channel and first_row >= 0:
-        means += _follow(state.values[first_row], around, means, level, step)
-    means = np.where(level.known > 0, means, model.centers[channel])
-    prior = int(model.lowest[channel, min(level.fineness, LEVELS - 1)])
-    weights = priors.LOWEST_WEIGHTS[min(channel, 1)].astype(np.int64)
-    total = weights[0] * prior + (weights[1:4, None] * evidence).sum(axis=0)
-    if channel and first_row >= 0:
-        first = int(model.lowest[0, min(level.fineness, LEVELS - 1)])
-        ratio = min(prior * unit // max(first, 1), 8 * unit)
-        total += weights[4] * ratio * state.own[first_row, level.places].astype(np.int64)
-    classes = classes_of(total // unit)[None]
-    q = port.values(slice(row, row + 1), level.places, classes, means.astype(np.float64))
-    values[level.places] = means + dequantize(q, float(step), classes)[0]
-    state.own[row, level.places] = np.minimum(np.abs(q[0]), LARGEST)
+def encode(model: Model, grid: Grid, coefficients: Floats) -> tuple[bytes, Floats]:
+    """The block of coefficients (M, tiles), rows of the plan, and the values that a decoder gets."""
+    job = write(model, grid, DECIDE, {"data": coefficients})
+    return written(job), _tiles(job["data"], grid)
 
 
-def _quarters(differences: Ints, step: Ints | int) -> Ints:
-    """Differences in quarters of a step, small enough that products of them stay exact."""
-    return np.asarray(np.clip(4 * differences // step, -FARTHEST, FARTHEST), np.int64)
+def decode(model: Model, grid: Grid, block: bytes) -> Floats:
+    """The values (M, tiles) of a block; bytes that cannot be a block are refused."""
+    return _tiles(read(model, grid, block)["data"], grid)
 
 
-def _follow(first: Floats, around: Ints, means: Ints, level: Level, step: int) -> Ints:
-    """What a color adds to its mean by following the first channel, as it does among the neighbours."""
-    near, present = first[level.around].astype(np.int64), level.present.astype(np.int64)
-    known = np.maximum(level.known, 1)
-    total = (near * present).sum(axis=0)
-    leading = _quarters((near * known - total) * present, known * step)
-    trailing = _quarters((around - means) * present, step)
-    energy = (leading * leading).sum(axis=0) + 16 * STIFFNESS
-    slope = np.clip(256 * (leading * trailing).sum(axis=0) // energy, -256, 256)
-    ahead = first[level.places].astype(np.int64) * known - total
-    return np.asarray((2 * slope * ahead + 256 * known) // (512 * known), np.int64)
+def take(model: Model, grid: Grid, block: bytes) -> Symbols:
+    """Everything that a block says."""
+    job = read(model, grid, block, symbols=True)
+    return Symbols(_tiles(job["data"], grid).astype(np.int64), _tiles(job["opened"], grid))
 
 
-def lowest_evidence(around: Ints, level: Level, step: int) -> tuple[Ints, Ints]:
-    """Means (n,) and how far apart neighbours are (3, n) in 1/UNIT steps: two pairs, and between them.
+def give(model: Model, grid: Grid, symbols: Symbols) -> bytes:
+    """The block that says this."""
+    return written(write(model, grid, REPLAY, {"data": symbols.values, "wanted": symbols.flags}))
 
-    Of the two pairs of opposite neighbours the closer one counts more: it lies along an edge, not across it.
-    """
-    known, unit = np.maximum(level.known, 1), int(UNIT)
-    present = level.present.astype(np.int64)
-    total = (around * present).sum(axis=0)
-    apart = (np.abs(around * known - total) * present).sum(axis=0)
-    spread = unit * apart // (known * known * step)
-    full = level.known == 4
-    across, along = np.abs(around[0] - around[1]), np.abs(around[2] - around[3])
-    first, second = around[0] + around[1], around[2] + around[3]
-    trust_first, trust_second = _quarters(along, step) ** 2 + 16, _quarters(across, step) ** 2 + 16
-    trust = trust_first + trust_second
-    weighted = (trust_first * first + trust_second * second + trust) // (2 * trust)
-    means = np.where(full, weighted, (2 * total + known) // (2 * known))
-    evidence = np.stack([
-        np.where(full, unit * np.minimum(across, along) // step, spread),
-        np.where(full, unit * np.maximum(across, along) // step, spread),
-        np.where(full, unit * np.abs(first - second) // (2 * step), spread),
-    ])  # fmt: skip
-    return means, evidence
+
+def _tiles(canvas: Array, grid: Grid) -> Array:
+    return canvas.reshape(-1, grid.size).take(grid.places, axis=1)
+
+
+def written(job: Job) -> bytes:
+    """The block that a job wrote."""
+    return job["bytes"][: job.number("length")].tobytes()
+
+
+def read(
+    model: Model, grid: Grid, block: bytes, pictures: Fields = NO_PICTURES, *, symbols: bool = False
+) -> Job:
+    """Run a decoder over a block."""
+    job = _job(model, grid, DECODE, len(block), symbols, pictures)
+    job["bytes"][:] = np.frombuffer(block, np.uint8)
+    job.run()
+    if job.number("damaged") or job.number("length") != len(block):
+        raise FileRefused("block is damaged: its symbols do not end where it does")
+    return job
+
+
+def write(
+    model: Model, grid: Grid, mode: int, tiles: Mapping[str, Array], pictures: Fields = NO_PICTURES
+) -> Job:
+    """Run an encoder over arrays (.., tiles) or pictures, with room enough for what it writes."""
+    capacity = 4096 + grid.places.size * model.expected.size
+    while True:
+        job = _job(model, grid, mode, capacity, mode == REPLAY, pictures)
+        for name, values in tiles.items():
+            job[name].reshape(-1, grid.size)[:, grid.places] = values
+        job.run()
+        if job.number("damaged"):
+            raise ValueError("values are too large to be coded")
+        if job.number("length") <= capacity:
+            return job
+        capacity = job.number("length")
+
+
+def _job(model: Model, grid: Grid, mode: int, capacity: int, symbols: bool, pictures: Fields) -> Job:
+    """A job laid out in the order of the kernel's fields."""
+    plan, size = model.plan, grid.size
+    rows, zones, channels = len(plan.places), len(plan.zones), len(plan.lowest)
+    canvas, room = rows * size, -(-size // 8) * 8
+    most_pairs = max((b - a + 1 for step in plan.steps for a, b in step.sights), default=0) // 2
+    return Job({
+        "mode": mode,
+        "symbols": int(symbols),
+        "rows": rows,
+        "size": size,
+        "room": room,
+        "stride": grid.stride,
+        "colored": plan.colored,
+        "channels": channels,
+        "zones": zones,
+        "capacity": capacity,
+        "length": 0,
+        "damaged": 0,
+        "step_count": len(plan.steps),
+        "level_count": len(grid.levels),
+        "phase_0_count": grid.phases[0].size,
+        "phase_1_count": grid.phases[1].size,
+        **_of_grid(grid),
+        **_of_model(model),
+        **_of_format(),
+        "data": Room(np.float64, canvas),
+        "wanted": Room(np.uint8, zones * size),
+        "opened": Room(np.uint8, zones * size),
+        "own": Room(np.uint16, canvas + size + 8),
+        "signs": Room(np.int8, canvas),
+        "busy": Room(np.uint8, 2 * size),
+        "low": Room(np.float64, channels * size),
+        "worth": Room(np.float64, 2 * size, scratch=True),
+        "total": Room(np.uint32, room, scratch=True),
+        "seen": Room(np.int16, 2 * most_pairs * room),
+        "live": Room(np.int32, 4 * size, scratch=True),
+        "bytes": Room(np.uint8, capacity, scratch=True),
+        **pictures,
+    })  # fmt: skip
+
+
+@functools.lru_cache(maxsize=16)
+def _of_grid(grid: Grid) -> dict[str, Array]:
+    """Where the tiles lie."""
+    levels = [(level.places.size, min(level.fineness, LEVELS - 1)) for level in grid.levels]
+    return {
+        "phases_0": grid.phases[0].astype(np.int32),
+        "phases_1": grid.phases[1].astype(np.int32),
+        "levels": np.array(levels, np.int32).reshape(-1, 2),
+        "level_places": np.concatenate([level.places for level in grid.levels]).astype(np.int32),
+        "level_around": np.concatenate([level.around.T for level in grid.levels]).astype(np.int32),
+    }
+
+
+@functools.lru_cache(maxsize=4)
+def _of_plan(plan: Plan) -> dict[str, Array]:
+    """The order of coding and who sees what."""
+    zones = {key: index for index, key in enumerate(plan.zones)}
+    steps = [
+        (s.start, s.stop, s.color, zones[s.color, s.zone], s.opens, *before(plan, s),
+         zones.get((0, s.zone), -1), *(first for first, _ in s.sights), *(last for _, last in s.sights))
+        for s in plan.steps
+    ]  # fmt: skip
+    pairs = _pairs(plan)[0]
+    return {
+        "steps": np.array(steps, np.int32).reshape(-1, 12),
+        "sights": plan.looks.sights.astype(np.int32),
+        "looks": np.searchsorted(pairs[0], np.arange(2 * len(plan.places) + 1)).astype(np.int32),
+        "look_pairs": pairs[1].astype(np.int32),
+        "near": _near(plan),
+        "lowest_rows": np.array(plan.lowest, np.int32),
+    }
+
+
+@functools.lru_cache(maxsize=4)
+def _pairs(plan: Plan) -> tuple[Ints, Ints]:
+    """Looks two by two, as the kernel multiplies: (row and phase, pair) of each, and where each look went."""
+    looks = plan.looks
+    pairs, which = np.unique(
+        np.stack([2 * looks.rows + looks.phases, looks.chosen // 2]), axis=1, return_inverse=True
+    )
+    return pairs, 2 * which.ravel() + looks.chosen % 2
+
+
+def _near(plan: Plan) -> NDArray[np.int32]:
+    """For each row: near rows (-1 for none), the axis of its slope, and what selects its counters."""
+    rows = {place: row for row, place in enumerate(plan.places)}
+    found = []
+    for i, j, c in plan.places:
+        third, fourth = (i, j, 0) if c else (i - 1, j - 1, c), (i - 1, j - 1, c) if c else (i - 1, j + 1, c)
+        before_it = (i, j, 1) if c == 2 else (-1, 0, 0)
+        near = [(i - 1, j, c), (i, j - 1, c), third, before_it, (i - 2, j, c), (i, j - 2, c), fourth]
+        axis = 0 if bool(i) == bool(j) else 1 if i else 2
+        spot = 4 * min(i, 3) + min(j, 3) + 16 * min(c, 1)
+        found.append([*(rows.get(place, -1) for place in near), axis, c, spot])
+    return np.array(found, np.int32)
+
+
+@functools.lru_cache(maxsize=4)
+def _of_model(model: Model) -> dict[str, Array]:
+    """Weights at this step."""
+    pairs, places = _pairs(model.plan)
+    weights = np.zeros(2 * pairs.shape[1], np.int16)
+    weights[places] = model.weights
+    return {
+        **_of_plan(model.plan),
+        "look_weights": weights,
+        "bases": model.bases.astype(np.uint32),
+        "maps": model.maps.astype(np.uint8),
+        "quanta": model.steps,
+        "expected": model.expected,
+        "lowest_priors": model.lowest.astype(np.int64),
+        "centers": model.centers.astype(np.int64),
+        "flag_weights": model.flag_weights,
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _of_format() -> dict[str, Array]:
+    """The tables of the format, and what tokens cost the encoder."""
+    classes = np.arange(CLASSES)
+    bits = 16 - np.log2(priors.TABLES)
+    bits[..., 1:] += 1
+    shifts = np.maximum(classes // CYCLE - (ROWS // CYCLE - 1), 0)
+    bits = bits[:, np.where(classes < ROWS, classes, ROWS - CYCLE + classes % CYCLE)] + shifts[:, None]
+    return {
+        "lowest_weights": priors.LOWEST_WEIGHTS.astype(np.int64),
+        "tables": priors.TABLES.astype(np.int32),
+        "flag_tables": priors.FLAG_TABLES.astype(np.int32),
+        "offsets": priors.OFFSETS.astype(np.int32),
+        "prices": LAMBDA * np.floor(bits * 256 + 0.5) / 256,
+        "log_prices": LAMBDA * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, 64))]),
+    }

@@ -72,6 +72,12 @@ def _round(values: Floats) -> Floats:
     return np.floor(values, out=values)
 
 
+def halves(matrix: Floats) -> Floats:
+    """What a symmetric filter (2 REACH, 2 REACH) does to sums and differences of opposite samples."""
+    top, mirrored = matrix[:REACH, :REACH], matrix[:REACH, : REACH - 1 : -1]
+    return np.stack([top + mirrored, top - mirrored])
+
+
 def norms(vectors: NDArray[Any]) -> Floats:
     """Norms of the synthesis functions of tile vectors (columns) once borders are filtered back."""
     tile = len(vectors)

@@ -1,6 +1,6 @@
 """What the coder knows before it reads: scales of the components, weights and tables; all integers.
 
-`classify` turns decoded magnitudes around a coefficient into a class: the expected magnitude on a scale of
+Decoded magnitudes around a coefficient add up to a class: the expected magnitude on a scale of
 quarter octaves, read from the bits of an exact float. Each class has a table of token frequencies.
 """
 
@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.codec import priors
-from tpca_cli.codec.entropy import probabilities
-from tpca_cli.codec.plan import SLOTS, Ints, Plan
+from tpca_cli.codec.plan import SLOTS, Ints, Plan, Step, kind_of
 
 Floats = NDArray[np.float64]
 
@@ -27,33 +26,18 @@ LEVELS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """Weights (k, rows) of what a step sees in rows start:stop of one kind of magnitude."""
-
-    kind: int
-    start: int
-    stop: int
-    weights: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class Model:
-    """Prior magnitudes, weights and tables at one quantiser step; components are rows of the plan."""
+    """Prior magnitudes and weights at one quantiser step; components are rows of the plan."""
 
     plan: Plan
-    steps: Floats  # (M, 1) quantiser step of each component
+    steps: Floats  # (M,) quantiser step of each component
     expected: Floats  # (M,) prior magnitude in 1/UNIT
     lowest: Floats  # (channels, LEVELS) prior magnitude of the lowest components
     centers: Ints  # (channels,) the lowest component where nothing is near
-    looks: list[tuple[list[Look], list[Look]]]
-    bases: list[tuple[Floats, Floats]]
-    maps: Ints  # (M * CODES,) class by code of the expected magnitude
-    tables: NDArray[np.float32]  # (families, rows, TOKENS)
-    flag_tables: NDArray[np.float32]
-
-    def family(self, rows: slice, lowest: bool) -> int:
-        """Which tables rows use: of the first channel, of color, of the lowest components."""
-        return 2 if lowest else int(rows.start >= self.plan.colored)
+    weights: Ints  # of each look
+    bases: Ints  # (M, 2) what the prior adds
+    maps: Ints  # (M, CODES) class by code of the expected magnitude
+    flag_weights: Ints  # (steps, 2, 5)
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -88,36 +72,50 @@ def build(plan: Plan, scales: Ints, lowest: Ints, centers: Ints, steps: Ints) ->
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
     row_steps = steps[plan.order].astype(np.float64)
     expected = expected_magnitude(scales[plan.order], row_steps)
-    weights = np.concatenate([priors.WEIGHTS[..., :SLOTS], np.zeros((*priors.WEIGHTS.shape[:2], 1))], axis=2)
-    positions = np.pad(priors.POSITION, ((0, 1), (0, 1), (0, 0), (0, 0)), constant_values=64)
-    looks: list[tuple[list[Look], list[Look]]] = []
-    bases: list[tuple[Floats, Floats]] = []
-    for step in plan.steps:
-        mine = expected[step.start : step.stop]
-        near = np.minimum(step.sides, 8)
-        factor = positions[near[:, 0], near[:, 1], step.color]  # (k, phases), in 1/64
-        pair: tuple[list[Look], list[Look]] = ([], [])
-        for phase in (0, 1):
-            for sight in step.sights[phase]:
-                chosen = np.take_along_axis(weights[step.kinds, phase], sight.slots, axis=1)
-                chosen *= factor[:, phase, None]
-                # products are below 2^51, so the floor of a rounded quotient is the exact one
-                ratio = chosen * mine[:, None] / (64 * expected[None, sight.start : sight.stop])
-                final = np.floor(np.minimum(ratio, chosen / 8))
-                pair[phase].append(Look(sight.kind, sight.start, sight.stop, final))
-        looks.append(pair)
-        prior = mine[:, None] * priors.WEIGHTS[step.kinds, :, SLOTS] * factor / (64 * UNIT)  # (k, phases)
-        bases.append((np.floor(prior[:, :1]), np.floor(prior[:, 1:])))
     low_steps = np.array([[row_steps[max(row, 0)]] for row in plan.lowest])
+    lowest_expected = expected_magnitude(lowest[: len(plan.lowest)], low_steps)
+    kinds = np.array([kind_of(*place) for place in plan.places])
+    positions = np.pad(priors.POSITION, ((0, 1), (0, 1), (0, 0), (0, 0)), constant_values=64)
+    sides = np.minimum(np.sort([place[:2] for place in plan.places], axis=1), 8)
+    factors = positions[sides[:, 0], sides[:, 1], np.minimum([place[2] for place in plan.places], 1)]
+    looks = plan.looks
+    chosen = priors.WEIGHTS[kinds[looks.rows], looks.phases, looks.slots] * factors[looks.rows, looks.phases]
+    # products are below 2^51, so the floor of a rounded quotient is the exact one
+    ratios = chosen * expected[looks.rows] / (64 * expected[looks.seen])
+    prior = expected[:, None] * priors.WEIGHTS[kinds, :, SLOTS] * factors / (64 * UNIT)
     return Model(
         plan,
-        row_steps[:, None],
+        row_steps,
         expected,
-        expected_magnitude(lowest[: len(plan.lowest)], low_steps),
+        lowest_expected,
         centers,
-        looks,
-        bases,
-        _class_maps(expected).ravel(),
-        probabilities(priors.TABLES),
-        probabilities(priors.FLAG_TABLES),
+        np.floor(np.minimum(ratios, chosen / 8)).astype(np.int64),
+        np.floor(prior).astype(np.int64),
+        _class_maps(expected),
+        _flag_weights(plan, expected, lowest_expected),
     )
+
+
+def _flag_weights(plan: Plan, expected: Floats, lowest: Floats) -> Ints:
+    """How much counts for the flag that opens a zone: its prior, the zone before here and beside, flags."""
+    found = np.zeros((len(plan.steps), 2, 5), np.int64)
+    for index, step in enumerate(plan.steps):
+        if not step.opens:
+            continue
+        zone = int(expected[slice(*plan.zones[step.color, step.zone])].sum())
+        if (step.color, step.zone - 1) in plan.zones:
+            previous = int(expected[slice(*before(plan, step))].sum())
+        else:
+            previous = int(lowest[slice(0, 1) if step.color == 0 else slice(1, None), LEVELS - 1].sum())
+        scale = min(int(UNIT) * zone // max(previous, 1), 8 * int(UNIT))
+        for phase in (0, 1):
+            weights = priors.FLAG_WEIGHTS[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
+            found[index, phase] = weights * (zone, scale, scale, UNIT, UNIT)
+    return found
+
+
+def before(plan: Plan, step: Step) -> tuple[int, int]:
+    """The rows of the zone before that of a step; before the first, the lowest components of its color."""
+    low = [row for c, row in enumerate(plan.lowest) if row >= 0 and min(c, 1) == step.color]
+    lowest = (min(low), max(low) + 1) if low else (0, 0)
+    return plan.zones.get((step.color, step.zone - 1), lowest)

@@ -12,6 +12,7 @@ one slice: the first channel by diagonal, then the others.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,28 +46,28 @@ ZONES = (1, 3, 5, 8)
 """The diagonals where a zone begins: before it, a flag per tile says if anything follows."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sight:
-    """Rows start:stop of one kind of magnitude, and for each of the k components the slot of its weight."""
-
-    kind: int
-    start: int
-    stop: int
-    slots: Ints  # (k, stop - start), SLOTS where a component does not look
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Step:
-    """Rows start:stop coded together, with what they see in each phase."""
+    """Rows start:stop coded together; `sights` are ranges of what they see in each phase."""
 
     start: int
     stop: int
-    kinds: Ints  # (k,)
-    sides: Ints  # (k, 2) smaller and larger of i, j
     color: int
     zone: int
     opens: bool
-    sights: tuple[list[Sight], list[Sight]]
+    sights: tuple[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """Who sees what: one look per row, phase and sight, in the order of rows and phases."""
+
+    sights: Ints  # (s, 2) kind and row, step by step and phase by phase
+    rows: Ints  # (n,)
+    phases: Ints  # (n,)
+    chosen: Ints  # (n,) the sight, counted from the first of its step and phase
+    seen: Ints  # (n,) the row of that sight
+    slots: Ints  # (n,) the slot of its weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,11 @@ class Plan:
     """The lowest component of each channel, coded first, then all steps."""
 
     order: Ints  # (M,) the component in each row
+    places: tuple[Place, ...]  # of each row
     lowest: tuple[int, ...]  # row of place (0, 0) of each channel, -1 where absent
     steps: tuple[Step, ...]
-    zones: dict[tuple[int, int], tuple[int, int]]  # rows of (color, zone)
-    colors: int
+    looks: Looks
+    zones: dict[tuple[int, int], tuple[int, int]]  # rows of (color, zone), in this order
     colored: int  # the first row of color
 
 
@@ -132,49 +134,54 @@ def plan_of(places: tuple[Place, ...]) -> Plan:
     sequence = sorted(((group + color, color, group) for color, group in members if group >= 0))
     steps: list[Step] = []
     zones: dict[tuple[int, int], tuple[int, int]] = {}
-    done = [row for (_, group), some in members.items() if group < 0 for row in some]
-    seen = set(done)
+    sights: list[tuple[int, int]] = []
+    looks: list[tuple[int, int, int, int, int]] = []
+    done = {row for (_, group), some in members.items() if group < 0 for row in some}
     for _, color, group in sequence:
         start, stop = members[color, group][0], members[color, group][-1] + 1
         zone = zone_of(groups[group][0])
         opens = (color, zone) not in zones
         zones[color, zone] = (start if opens else zones[color, zone][0], stop)
-        where = by_row[start:stop]
-        sights = tuple(
-            [s for kind in range(4) if (s := _sight(where, rows, seen if kind in (0, 3) else beside, kind))]
-            for beside in (seen, seen | set(range(start, stop)))
-        )
-        kinds = np.array([kind_of(*place) for place in where])
-        sides = np.array([(min(i, j), max(i, j)) for i, j, _ in where])
-        steps.append(Step(start, stop, kinds, sides, color, zone, opens, (sights[0], sights[1])))
-        seen.update(range(start, stop))
-    lowest = tuple(rows.get((0, 0, c), -1) for c in range(channels))
-    colored = sum(place[2] == 0 for place in places)
-    return Plan(np.array(order), lowest, tuple(steps), zones, min(channels, 2), colored)
+        ranges = []
+        for phase in (0, 1):
+            beside = done | set(range(start, stop)) if phase else done
+            seen = [
+                (row, *sight)
+                for row in range(start, stop)
+                for sight in _sights(by_row[row], rows, done, beside)
+            ]
+            known = {
+                sight: k for k, sight in enumerate(sorted({(kind, other) for _, kind, other, _ in seen}))
+            }
+            looks += [(row, phase, known[kind, other], other, slot) for row, kind, other, slot in seen]
+            ranges.append((len(sights), len(sights) + len(known)))
+            sights += known
+        steps.append(Step(start, stop, color, zone, opens, (ranges[0], ranges[1])))
+        done.update(range(start, stop))
+    return Plan(
+        np.array(order),
+        tuple(by_row),
+        tuple(rows.get((0, 0, c), -1) for c in range(channels)),
+        tuple(steps),
+        Looks(np.array(sights, np.int64).reshape(-1, 2), *np.array(sorted(looks), np.int64).reshape(-1, 5).T),
+        dict(sorted(zones.items())),
+        sum(place[2] == 0 for place in places),
+    )
 
 
-def _sight(where: list[Place], rows: dict[Place, int], seen: set[int], kind: int) -> Sight | None:
-    """What these components see of one kind, or nothing.
+def _sights(
+    place: Place, rows: dict[Place, int], own: set[int], beside: set[int]
+) -> Iterator[tuple[int, int, int]]:
+    """What a component sees: (kind, row, slot).
 
     Weights are kept for i <= j; a component with i > j is its mirror image, so it swaps both axes.
     """
-    looks: list[dict[int, int]] = []
-    for i, j, c in where:
-        mirrored = i > j
+    i, j, c = place
+    mirrored = i > j
+    for kind in range(4 if c else 3):
         used = 3 - kind if mirrored and kind in (1, 2) else kind
-        look: dict[int, int] = {}
-        if kind < 3 or c:
-            for slot, (di, dj) in enumerate(WINDOWS[kind]):
-                a, b = (dj, di) if mirrored else (di, dj)
-                row = rows.get((i + a, j + b, 0 if kind == 3 else c), -1)
-                if row in seen:
-                    look[row] = BASES[used] + slot
-        looks.append(look)
-    found = set().union(*looks)
-    if not found:
-        return None
-    start, stop = min(found), max(found) + 1
-    slots = np.full((len(where), stop - start), SLOTS, np.int64)
-    for k, look in enumerate(looks):
-        slots[k, np.array(list(look), np.int64) - start] = list(look.values())
-    return Sight(kind, start, stop, slots)
+        for slot, (di, dj) in enumerate(WINDOWS[kind]):
+            a, b = (dj, di) if mirrored else (di, dj)
+            row = rows.get((i + a, j + b, 0 if kind == 3 else c), -1)
+            if row in (own if kind in (0, 3) else beside):
+                yield kind, row, BASES[used] + slot

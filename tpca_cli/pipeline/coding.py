@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tpca_cli import images, store
 from tpca_cli.archive import BlockRecord, Entry
+from tpca_cli.codec.engine import prepare
 from tpca_cli.coder import Coder
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.parallel import busy_map
@@ -85,6 +86,7 @@ def code_all(
             spool.put(number, described(coded), coded.data)
         return coded
 
+    prepare()
     done = 0
     for task, coded in zip(tasks, busy_map(run, list(enumerate(tasks)), reading.workers), strict=True):
         done += task.job.count

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tpca_cli import images, store
 from tpca_cli.archive import Archive
+from tpca_cli.codec.engine import prepare
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, printable
 from tpca_cli.names import check_names, restored_names
 from tpca_cli.parallel import busy_map
@@ -60,6 +61,7 @@ def decode(request: DecodeRequest, archive: Archive, progress: Progress = None) 
     def restore(work: list[tuple[int, bytes]]) -> tuple[int, list[tuple[bytes, str]]]:
         return _restore(archive, work, request)
 
+    prepare()
     written, lost, done = 0, [], 0
     for work, (size, damaged) in zip(
         blocks.values(), busy_map(restore, list(blocks.values()), request.workers), strict=True

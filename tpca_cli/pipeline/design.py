@@ -110,7 +110,7 @@ def choose(
     for design in designs:
         basis = fixed(_sample_basis(design, sample, kind), kind)
         coder = Coder.train(list(sample), design.framing, basis, step)
-        measured = coder.measure(list(sample))
+        measured = coder.encode(list(sample))
         stored = sum(array.nbytes for array in coder.to_arrays().values())
         error_bits = float(measured.sse.sum()) / (EXCHANGE * step * step)
         costs.append((measured.bits + error_bits) * scale + 8 * stored)

@@ -108,7 +108,7 @@ def sample_value(kind: str, drafts: Sequence[GroupDraft], step: float, component
     error = samples = energy = size = 0.0
     for draft in drafts:
         coder = draft.coder(step, components)
-        measured = coder.measure(draft.sample)
+        measured = coder.encode(draft.sample)
         share = draft.scale / draft.kind.peak**2
         error += float(measured.sse.sum()) * share
         samples += sum(pixels.size for pixels in draft.sample) * draft.scale
@@ -128,7 +128,7 @@ def truncation_step(drafts: Sequence[GroupDraft], components: int) -> float:
     step = math.inf
     for draft in drafts:
         coder = draft.coder(FINE_STEP, components)
-        lost = float(coder.measure(draft.sample).sse.sum())
+        lost = float(coder.encode(draft.sample).sse.sum())
         frames = sum(draft.framing.count(*pixels.shape[:2]) for pixels in draft.sample)
         kept = frames * min(components, draft.basis.components)
         noise = lost * (10 ** (TRUNCATION_LOSS_DB / 10) - 1)

@@ -16,8 +16,8 @@ import numpy as np
 
 from tpca_cli import store
 from tpca_cli.archive import Archive, BlockRecord, Group, Index, write_archive
+from tpca_cli.codec.blocks import Symbols, give, joined, take
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.recode import Symbols, give, joined, take
 from tpca_cli.errors import FileRefused, TpcaError, printable
 from tpca_cli.parallel import ordered_map
 from tpca_cli.pipeline.blocks import Job, pack

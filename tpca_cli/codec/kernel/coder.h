@@ -1,0 +1,136 @@
+// Bits to bytes and back: a binary range coder whose probabilities are learned while coding.
+//
+// A bit is predicted by a table of the format and by counters that saw the same surroundings before in this
+// block; a mixer adds up their opinions in the logistic domain and learns whom to trust. All integers.
+
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef int16_t i16;
+typedef uint16_t u16;
+typedef int32_t i32;
+typedef uint32_t u32;
+typedef int64_t i64;
+typedef uint64_t u64;
+
+// The range must live in registers: it changes with every bit.
+#define INLINE static inline __attribute__((always_inline))
+
+enum { ONE = 1 << 16, HALF = ONE / 2, STEEPEST = 2047, SURE = 24, LEARNING = 15, PATIENCE = 120, STEADY = 500 };
+
+// 65536 / (1 + exp(-x)) at x = -8, -7.75, .. 8.
+static const i32 KNOTS[65] = {
+    22,    28,    36,    47,    60,    77,    98,    126,   162,   208,   267,   342,   439,
+    562,   720,   922,   1179,  1506,  1921,  2446,  3108,  3938,  4971,  6249,  7812,  9702,
+    11955, 14595, 17625, 21025, 24743, 28693, 32768, 36843, 40793, 44511, 47911, 50941, 53581,
+    55834, 57724, 59287, 60565, 61598, 62428, 63090, 63615, 64030, 64357, 64614, 64816, 64974,
+    65097, 65194, 65269, 65328, 65374, 65410, 65438, 65459, 65476, 65489, 65500, 65508, 65514,
+};
+
+static u16 squashed[2 * STEEPEST + 1];  // probability by logit in 1/256
+static i16 stretched[4096];             // logit by probability in 1/4096
+static u32 paces[STEADY + 1];           // how far a counter moves, by how often it moved
+
+static void make_tables(void) {
+    for (i32 at = 0; at <= 2 * STEEPEST; at++) {
+        i32 knot = (at + 1) >> 6, between = (at + 1) & 63;
+        squashed[at] = (KNOTS[knot] * (64 - between) + KNOTS[knot + 1] * between + 32) >> 6;
+    }
+    for (i32 p = 0, at = 0; p < 4096; p++) {
+        while (at < 2 * STEEPEST && squashed[at] < 16 * p + 8) at++;
+        stretched[p] = at - STEEPEST;
+    }
+    for (u32 n = 0; n <= STEADY; n++) paces[n] = 655360 / (10 * n + 16);
+}
+
+INLINE i32 stretch(i32 p) { return stretched[p >> 4]; }
+
+INLINE i32 squash(i64 logit) {
+    return squashed[(logit > STEEPEST ? STEEPEST : logit < -STEEPEST ? -STEEPEST : logit) + STEEPEST];
+}
+
+// The interval low .. high shrinks with every bit; bytes that its ends share are done.
+typedef struct {
+    u32 low, high, point;
+    u8 *at, *end;
+    i32 writing;
+} Range;
+
+INLINE u32 next_byte(Range *range) {
+    u32 byte = range->at < range->end ? *range->at : 0;
+    range->at++;
+    return byte;
+}
+
+INLINE void put_byte(Range *range, u32 byte) {
+    if (range->at < range->end) *range->at = byte;
+    range->at++;
+}
+
+static Range open_range(u8 *bytes, u32 length, i32 writing) {
+    Range range = {0, 0xffffffffu, 0, bytes, bytes + length, writing};
+    for (i32 i = 0; i < 4 && !writing; i++) range.point = range.point << 8 | next_byte(&range);
+    return range;
+}
+
+// Code a bit that is 1 with probability p of 2^16.
+INLINE i32 code(Range *range, i32 bit, u32 p) {
+    u32 width = range->high - range->low;
+    u32 middle = range->low + (width >> 16) * p + ((width & 0xffff) * p >> 16);
+    if (!range->writing) bit = range->point <= middle;
+    range->high = bit ? middle : range->high;
+    range->low = bit ? range->low : middle + 1;
+    while (!((range->low ^ range->high) >> 24)) {
+        if (range->writing) put_byte(range, range->high >> 24);
+        else range->point = range->point << 8 | next_byte(range);
+        range->low <<= 8;
+        range->high = range->high << 8 | 255;
+    }
+    return bit;
+}
+
+// The fewest bytes that, with zeros after them, lie in the interval. Returns how many the block has in all.
+static u32 close_range(Range *range, const u8 *bytes, i32 *damaged) {
+    u32 tail = 0, count = 0;
+    if (!range->writing) range->at -= 4;
+    if (range->low) {
+        for (count = 1; count < 4; count++) {
+            u32 rest = 0xffffffffu >> (8 * count);
+            tail = (range->low + rest) & ~rest;
+            if (tail >= range->low && tail <= range->high) break;
+        }
+        if (count == 4) tail = range->low;
+    }
+    for (u32 i = 0; i < count; i++) {
+        u32 byte = tail >> (24 - 8 * i) & 255;
+        if (range->writing) put_byte(range, byte);
+        else if (next_byte(range) != byte) *damaged = 1;
+    }
+    return range->at - bytes;
+}
+
+typedef struct {
+    u16 p, n;
+} Counter;
+
+INLINE void learn(Counter *counter, i32 bit, i32 limit) {
+    counter->p += (i64)((bit ? ONE - 1 : 0) - counter->p) * paces[counter->n] >> 16;
+    if (counter->n < limit) counter->n++;
+}
+
+// Code a bit from one logit of the format and the counters; weights[0] belongs to the former.
+INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights) {
+    i32 logits[8] = {given};
+    i64 sum = (i64)given * weights[0];
+    for (i32 k = 1; k <= count; k++) {
+        logits[k] = stretch(counters[k - 1]->p);
+        sum += (i64)logits[k] * weights[k];
+    }
+    i32 p = squash(sum >> 16);
+    p = p < SURE ? SURE : p > ONE - SURE ? ONE - SURE : p;
+    bit = code(range, bit, p);
+    i32 error = (bit ? ONE : 0) - p;
+    for (i32 k = 0; k <= count; k++) weights[k] += ((i64)logits[k] * error + (1 << (LEARNING - 1))) >> LEARNING;
+    for (i32 k = 0; k < count; k++) learn(counters[k], bit, PATIENCE);
+    return bit;
+}

@@ -1,0 +1,213 @@
+// One quantised value: the encoder decides it, both code it, both know what it stands for.
+
+#include "coder.h"
+
+enum { CLASSES = 112, ROWS = 48, CYCLE = 4, TOKENS = 16, STAGES = TOKENS - 1, LARGEST = 4095, LONGEST = 44 };
+enum { DECODE = 0, DECIDE = 1, REPLAY = 2 };
+enum { FAMILIES = 3, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30 };
+
+typedef struct {
+    i32 start, stop, color, zone, opens, before, before_stop, first;  // zones are numbered over all colors
+    i32 sights[2], sights_stop[2];
+} Step;
+
+typedef struct {
+    i32 count, fineness;
+} Level;
+
+// What the caller prepares; every field is four bytes wide, and blocks.py fills them in this order.
+typedef struct {
+    i32 mode, symbols, rows, size, room, stride, colored, channels, zones, capacity, length, damaged;
+    i32 step_count, level_count, phase_count[2];
+    const i32 *phases[2];
+    const Level *levels;
+    const i32 *level_places;    // one after another
+    const i32 *level_around;    // four for each place
+    const Step *steps;
+    const i32 *sights;          // (kind, row) of each sight
+    const i32 *looks;           // (2 rows + 1,) where the looks of a row and phase begin
+    const i32 *look_pairs;      // the pair of sights of each look, counted from the first of the step and phase
+    const i32 *near;            // (rows, 10), see walk.c
+    const i32 *lowest_rows;     // (channels,)
+    const i16 *look_weights;    // two for each look
+    const u32 *bases;           // (rows, 2)
+    const u8 *maps;             // (rows, 256)
+    const double *quanta;       // (rows,) quantiser steps
+    const double *expected;     // (rows,)
+    const i64 *lowest_priors;   // (channels, 4)
+    const i64 *centers;         // (channels,)
+    const i64 *flag_weights;    // (steps, 2, 5)
+    const i64 *lowest_weights;  // (2, 5)
+    const i32 *tables;          // (3, 48, 16)
+    const i32 *flag_tables;     // (112, 2)
+    const i32 *offsets;         // (112, 4)
+    const double *prices;       // (3, 112, 16) squared steps that a token costs
+    const double *log_prices;   // (64,), the first is the price of one bit
+    double *data;               // (rows, size) coefficients or symbols in, values or symbols out
+    u8 *wanted, *opened;        // (zones, size) flags: in, out
+    u16 *own;                   // (rows + 1, size) magnitudes; the last are zeros
+    int8_t *signs;              // (rows, size)
+    u8 *busy;                   // (2, size) how much a tile holds so far
+    double *low;                // (channels, size)
+    double *worth;              // (2, size)
+    u32 *total;                 // (room,)
+    i16 *seen;                  // (most pairs of a step, room, 2)
+    i32 *live;                  // (4, size)
+    u8 *bytes;
+    i32 picture_count, side, colors, lapped, restored, basis_bits;  // the others only matter if there are pictures
+    const struct Shape *shapes;
+    const i32 *indices;                      // (rows, 3)
+    const double *factors, *factors_back;    // down, across, colors: the matrices of analysis and of synthesis
+    const double *lap_before, *lap_after;    // (2, 4, 4) even and odd halves
+    const i32 *borders, *weights;            // of the filter
+    const u8 *pixels;                        // of all pictures, in
+    u8 *decoded;                             // out
+    i64 *errors;                             // (pictures,)
+    double *planes;
+    i32 *ints;
+} Job;
+
+static i32 given[FAMILIES][ROWS][STAGES];
+static Counter plain[FAMILIES][ROWS][STAGES], near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED];
+static Counter flag_counters[3][512], sign_near[33 * 8], sign_slope[33 * 8];
+static i32 value_weights[FAMILIES][16][MIXED][SURROUNDINGS + 1], flag_weights[16][2][4];
+
+INLINE i32 least(i32 a, i32 b) { return a < b ? a : b; }
+INLINE i32 clipped(i32 value, i32 low, i32 high) { return value < low ? low : value > high ? high : value; }
+
+static void fill(Counter *counters, u32 count) {
+    for (u32 k = 0; k < count; k++) counters[k] = (Counter){HALF, 0};
+}
+#define FILL(counters) fill((Counter *)(counters), sizeof(counters) / sizeof(Counter))
+
+static void start_learning(const Job *job) {
+    if (!paces[0]) make_tables();
+    for (i32 f = 0; f < FAMILIES * ROWS; f++) {
+        const i32 *row = job->tables + f * TOKENS;
+        i32 rest = ONE;
+        for (i32 k = 0; k < STAGES; k++) {
+            i32 more = rest - row[k], p = least((i64)more * ONE / (rest > 1 ? rest : 1), ONE - 1);
+            given[f / ROWS][f % ROWS][k] = stretch(p);
+            plain[f / ROWS][f % ROWS][k] = (Counter){p, FAMILIAR};
+            rest = more;
+        }
+    }
+    FILL(near_by), FILL(crowd), FILL(flag_counters), FILL(sign_near), FILL(sign_slope);
+    for (i32 k = 0; k < (i32)(sizeof value_weights / sizeof(i32)); k++)
+        ((i32 *)value_weights)[k] = k % (SURROUNDINGS + 1) ? 12000 : 46000;
+    for (i32 k = 0; k < (i32)(sizeof flag_weights / sizeof(i32)); k++) ((i32 *)flag_weights)[k] = k % 4 ? 10000 : 40000;
+}
+
+INLINE double absolute(double x) { return __builtin_fabs(x); }
+
+// 8 log2 in whole eighths of an octave, from the bits of the float.
+INLINE i32 log_code(double value) {
+    union { double value; u64 bits; } both = {value < 1 ? 1 : value};
+    return (i32)(both.bits >> 49) - (1023 << 3);
+}
+
+INLINE i32 class_of(i64 expected) {
+    i32 found = (log_code(expected) >> 1) - 4;
+    return found < 0 ? 0 : least(found, CLASSES - 1);
+}
+
+INLINE i32 shift_of(i32 class) { return class < ROWS ? 0 : class / CYCLE - (ROWS / CYCLE - 1); }
+
+// Where a value lies. What surrounds it is only looked at when it is needed: most values are surely zero.
+typedef struct Spot Spot;
+struct Spot {
+    i32 family, class, row, place;
+    i32 which, sign_spot;         // select counters
+    const i32 *near;              // see walk.c
+    const u16 *const *near_rows;  // magnitudes there
+    Counter *surroundings[SURROUNDINGS];
+    void (*look_around)(const Job *job, Spot *spot);
+    i32 (*slope)(const Job *job, const Spot *spot);
+};
+
+// Nearest, one less or zero, whichever costs least in error and bits.
+INLINE i64 decide(const Job *job, const Spot *spot, double ratio) {
+    const double *prices = job->prices + (spot->family * CLASSES + spot->class) * TOKENS;
+    const i32 *offsets = job->offsets + spot->class * 4;
+    i32 shift = shift_of(spot->class);
+    i64 nearest = __builtin_floor(ratio + 0.5), best = 0;
+    double least_cost = ratio * ratio + prices[0];
+    for (i64 q = nearest > 1 ? nearest - 1 : 1; q <= nearest; q++) {
+        double error = ratio - q + offsets[q < 3 ? q : 3] / 256.0;
+        double cost = error * error + prices[q >> shift < STAGES ? q >> shift : STAGES];
+        if (cost < least_cost) least_cost = cost, best = q;
+    }
+    return best;
+}
+
+INLINE i32 code_plain(Range *range, i32 bit, Counter *counter) {
+    bit = code(range, bit, clipped(counter->p, SURE, ONE - SURE));
+    learn(counter, bit, 2 * PATIENCE);
+    return bit;
+}
+
+INLINE i64 code_magnitude(Job *job, Range *range, Spot *spot, i64 q) {
+    i32 class = spot->class, shift = shift_of(class), row = class < ROWS ? class : ROWS - CYCLE + class % CYCLE;
+    const i32 *logits = given[spot->family][row];
+    Counter *counters = plain[spot->family][row];
+    i64 token = q >> shift;
+    i32 stage = logits[0] < SURELY_ZERO;
+    if (stage && !code_plain(range, token > 0, counters)) return 0;
+    spot->look_around(job, spot);
+    for (; stage < STAGES; stage++) {  // is it larger than `stage`?
+        if (stage < MIXED) {
+            Counter *mixed[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
+            i32 *weights = value_weights[spot->family][least(class >> 2, 15)][stage];
+            if (!code_mixed(range, token > stage, logits[stage], mixed, SURROUNDINGS, weights)) break;
+        } else if (!code_plain(range, token > stage, counters + stage)) break;
+    }
+    if (!stage && !shift) return 0;
+    i64 found = stage;
+    if (stage == STAGES) {  // the length of what is beyond, in ones, then its digits after the first
+        i64 beyond = token - STAGES + 1, digits = 1;
+        i32 length = 0;
+        while (code(range, beyond >> (length + 1) > 0, HALF)) {
+            if (++length > LONGEST) {
+                job->damaged = 1;
+                return 0;
+            }
+        }
+        for (i32 k = length - 1; k >= 0; k--) digits = 2 * digits + code(range, beyond >> k & 1, HALF);
+        found = digits + STAGES - 1;
+    }
+    for (i32 k = shift - 1; k >= 0; k--) found = 2 * found + code(range, q >> k & 1, HALF);
+    return found;
+}
+
+// A sign is like those of neighbouring tiles, or follows the slope of the lowest component.
+INLINE i32 code_sign(const Job *job, Range *range, const Spot *spot, i32 negative) {
+    int8_t *signs = job->signs + spot->row * job->size + spot->place;
+    i32 across = signs[-1] + signs[1], along = signs[-job->stride] + signs[job->stride];
+    across = (across > 0) - (across < 0), along = (along > 0) - (along < 0);
+    i32 steep = spot->slope(job, spot), turned = across < 0 || (!across && along < 0), falling = steep < 0;
+    if (turned) across = -across, along = -along;
+    Counter *near = sign_near + spot->sign_spot * 8 + across * 3 + along + 1;
+    Counter *slope = sign_slope + spot->sign_spot * 8 + (falling ? -steep : steep);
+    i32 first = stretch(near->p), second = stretch(slope->p);
+    i32 p = squash(((turned ? -first : first) + (falling ? -second : second)) * 3 >> 2);
+    negative = code(range, negative, p);
+    learn(near, negative ^ turned, STEADY);
+    learn(slope, negative ^ falling, STEADY);
+    signs[0] = negative ? -1 : 1;
+    return negative;
+}
+
+// Code one value; `rest` is what the encoder wants to say. Returns the symbol, and what it stands for.
+INLINE i64 code_value(Job *job, Range *range, Spot *spot, double rest, double *value) {
+    double quantum = job->quanta[spot->row];
+    i64 q = !range->writing ? 0 : job->mode == DECIDE ? decide(job, spot, absolute(rest) / quantum) : (i64)absolute(rest);
+    i32 negative = rest < 0;
+    q = code_magnitude(job, range, spot, q);
+    *value = 0;
+    if (!q) return 0;
+    negative = code_sign(job, range, spot, negative);
+    job->own[spot->row * job->size + spot->place] = q < LARGEST ? q : LARGEST;
+    double size = (q - job->offsets[spot->class * 4 + (q < 3 ? q : 3)] / 256.0) * quantum;
+    *value = __builtin_floor((negative ? -size : size) + 0.5);
+    return negative ? -q : q;
+}

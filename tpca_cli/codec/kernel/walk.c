@@ -1,0 +1,244 @@
+// One walk over the components of a block, the same for encoder and decoder.
+//
+// The encoder decides and writes, the decoder reads; since everything else is this one function, the two cannot
+// drift apart. docs/FORMAT.md, sections 5 to 8, says the same in words.
+
+#include "restore.h"
+
+// `near` has for each row: the rows at (i-1, j), (i, j-1), a third near one, one of the channel before,
+// (i-2, j), (i, j-2), a fourth near one (-1 where there is none); then the axis of the slope, the channel, and
+// what selects counters of signs.
+enum { UP, LEFT, THIRD, BEFORE, UP2, LEFT2, FOURTH, AXIS, CHANNEL, SIGN_SPOT, NEAR };
+
+static i32 rank(i32 count) {  // 0 .. 15
+    return count < 8 ? count : count < 16 ? 8 + (count - 8) / 2 : count < 40 ? 12 + (count - 16) / 8 : 15;
+}
+
+// Magnitudes that a step sees, for its live places: pairs of sights side by side, so that two products are
+// one instruction.
+static void look(const Job *job, const Step *step, i32 phase, const i32 *places, i32 count) {
+    for (i32 s = step->sights[phase]; s < step->sights_stop[phase]; s++) {
+        const i16 *row = (const i16 *)job->own + job->sights[2 * s + 1] * job->size;
+        i32 index = s - step->sights[phase];
+        i16 *seen = job->seen + (index >> 1) * 2 * job->room + (index & 1);
+        i32 kind = job->sights[2 * s], away = kind == 1 ? job->stride : 1;
+        if (kind == 0 || kind == 3)
+            for (i32 k = 0; k < count; k++) seen[2 * k] = row[places[k]];
+        else
+            for (i32 k = 0; k < count; k++) seen[2 * k] = row[places[k] - away] + row[places[k] + away];
+    }
+}
+
+static void expect(const Job *job, i32 row, i32 phase, i32 count) {
+    const i32 *looks = job->looks + 2 * row + phase;
+    v128_t base = wasm_i32x4_splat(job->bases[2 * row + phase]);
+    for (i32 k = 0; k < count; k += 8) {
+        v128_t first = base, second = base;
+        for (i32 at = looks[0]; at < looks[1]; at++) {
+            const i16 *seen = job->seen + job->look_pairs[at] * 2 * job->room + 2 * k;
+            v128_t weights = wasm_v128_load32_splat(job->look_weights + 2 * at);
+            first = wasm_i32x4_add(first, wasm_i32x4_dot_i16x8(wasm_v128_load(seen), weights));
+            second = wasm_i32x4_add(second, wasm_i32x4_dot_i16x8(wasm_v128_load(seen + 8), weights));
+        }
+        wasm_v128_store(job->total + k, first);
+        wasm_v128_store(job->total + k + 4, second);
+    }
+}
+
+// Which way the lowest component slopes along the axis of a row, and how much: -7 .. 7.
+INLINE i32 slope_at(const Job *job, const Spot *spot) {
+    if (!spot->near[AXIS]) return 0;
+    const double *low = job->low + spot->near[CHANNEL] * job->size + spot->place;
+    i32 away = spot->near[AXIS] == 1 ? job->stride : 1, steepness = 0;
+    if (low[away] == 0 || low[-away] == 0) return 0;
+    double slope = low[away] - low[-away], quantum = job->quanta[spot->row];
+    for (double steep = 4 * absolute(slope); steepness < 7 && steep >= quantum; steep /= 2) steepness++;
+    return slope < 0 ? -steepness : steepness;
+}
+
+INLINE i32 four(const u16 *own, i32 stride) { return own[-1] + own[1] + own[-stride] + own[stride]; }
+
+INLINE void look_around(const Job *job, Spot *spot) {
+    i32 place = spot->place, stride = job->stride, phase = spot->which & 1;
+    const u16 *own = job->own + spot->row * job->size + place, *const *rows = spot->near_rows;
+    i32 up = rows[UP][place], left = rows[LEFT][place], third = rows[THIRD][place], beside = four(own, stride);
+    i32 other = phase ? beside : rows[BEFORE][place];
+    i32 closest = least(up, 3) | least(left, 3) << 2 | least(third, 3) << 4 | least(other, 3) << 6;
+    i32 inside = up + left + third + rows[UP2][place] + rows[LEFT2][place] + rows[FOURTH][place];
+    i32 outside = beside + four(rows[UP] + place, stride) + four(rows[LEFT] + place, stride);
+    spot->surroundings[0] = near_by + (spot->which * 256 + closest) * MIXED;
+    spot->surroundings[1] = crowd + (spot->which * 256 + least(inside, 15) * 16 + least(outside, 15)) * MIXED;
+}
+
+INLINE void code_row_as(Job *job, Range *outer, i32 writing, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
+    Range range = *outer;
+    range.writing = writing;
+    const i32 *near = job->near + row * NEAR;
+    i32 size = job->size, family = row >= job->colored;
+    const u16 *rows[AXIS];  // a row of zeros, after all others, where there is none
+    for (i32 k = 0; k < AXIS; k++) rows[k] = job->own + (near[k] < 0 ? job->rows : near[k]) * size;
+    for (i32 k = 0; k < count; k++) {
+        i32 place = places[k], class = job->maps[row * 256 + log_code(job->total[k])];
+        Spot spot = {
+            .family = family, .class = class, .row = row, .place = place, .which = family * 2 + phase,
+            .sign_spot = near[SIGN_SPOT], .near = near, .near_rows = rows, .look_around = look_around, .slope = slope_at,
+        };
+        double *data = job->data + row * size + place, value;
+        i64 q = code_value(job, &range, &spot, *data, &value);
+        if (!q) continue;
+        u8 *busy = job->busy + step->color * size + place;
+        *data = job->symbols ? q : value;
+        *busy = least(*busy + (q > 1 || q < -1 ? 2 : 1), 255);
+    }
+    *outer = range;
+}
+
+static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
+    if (range->writing) code_row_as(job, range, 1, row, step, phase, places, count);
+    else code_row_as(job, range, 0, row, step, phase, places, count);
+}
+
+// A flag for each live tile: whether anything follows in this zone or later. Returns how many stay live.
+static i32 code_flags(Job *job, Range *outer, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
+    Range range = *outer;
+    const i64 *weights = job->flag_weights + (index * 2 + phase) * 5;
+    i32 size = job->size, stride = job->stride, kept = 0, zone = least(step->zone, 15);
+    for (i32 k = 0; k < count; k++) {
+        i32 place = places[k];
+        i64 inside = 0, outside = 0;
+        for (i32 row = step->before; row < step->before_stop; row++) {
+            const u16 *own = job->own + row * size + place;
+            inside += own[0];
+            outside += four(own, stride);
+        }
+        u8 *opened = job->opened + step->zone * size + place;
+        i32 beside_open = phase ? opened[-1] + opened[1] + opened[-stride] + opened[stride] : 0;
+        i32 first = step->color && step->first >= 0 ? job->opened[step->first * size + place] : 0;
+        i64 total = weights[0] + weights[1] * inside + weights[2] * outside + weights[3] * beside_open + weights[4] * first;
+        const u8 *busy = job->busy + step->color * size + place;
+        i32 near = busy[-1] + busy[1] + busy[-stride] + busy[stride];
+        near = near < 8 ? near / 2 : near < 40 ? 4 + (near - 8) / 4 : least(12 + (near - 40) / 32, 15);
+        Counter *counters[3] = {
+            &flag_counters[0][zone * 16 + (phase ? beside_open : 5) * 2 + first],
+            &flag_counters[1][zone * 16 + rank(*busy)],
+            &flag_counters[2][zone * 32 + near * 2 + phase],
+        };
+        i32 logit = stretch(least(job->flag_tables[class_of(total / UNIT) * 2 + 1], ONE - 1));
+        if (code_mixed(&range, job->wanted[step->zone * size + place], logit, counters, 3, flag_weights[zone][phase])) {
+            *opened = 1;
+            places[kept++] = place;
+        }
+    }
+    *outer = range;
+    return kept;
+}
+
+// For each zone, from the last: is what coding saves in error more than what it costs in bits?
+static void choose_flags(Job *job) {
+    i32 size = job->size;
+    double *later = job->worth, *worth = later + size;
+    for (i32 zone = job->zones - 1, color = -1; zone >= 0; zone--) {
+        i32 start = job->rows, stop = 0, here = 0;
+        for (i32 s = 0; s < job->step_count; s++) {
+            if (job->steps[s].zone != zone) continue;
+            start = least(start, job->steps[s].start), stop = job->steps[s].stop, here = job->steps[s].color;
+        }
+        for (i32 k = 0; k < size; k++) later[k] = here == color ? later[k] : 0, worth[k] = later[k];
+        color = here;
+        for (i32 row = start; row < stop; row++) {
+            const double *prices = job->prices + class_of(job->expected[row]) * TOKENS, *data = job->data + row * size;
+            double more = prices[1] - prices[0], inverse = 1 / job->quanta[row];
+            for (i32 k = 0; k < size; k++) {
+                double ratio = absolute(data[k]) * inverse, q = __builtin_floor(ratio + 0.5);
+                if (q < 1) continue;
+                double gain = (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < 63 ? (i32)q : 63]);
+                if (gain > 0) worth[k] += gain;
+            }
+        }
+        for (i32 k = 0; k < size; k++) {
+            double left = worth[k] - job->log_prices[0];
+            later[k] = left > 0 ? left : 0;
+            job->wanted[zone * size + k] = left > 0;
+        }
+    }
+}
+
+static void clear_uncoded(Job *job) {
+    for (i32 row = 0; row < job->rows; row++) {
+        i32 lowest = 0;
+        for (i32 c = 0; c < job->channels; c++) lowest |= job->lowest_rows[c] == row;
+        for (i32 k = 0; k < job->size && !lowest; k++)
+            if (!job->own[row * job->size + k]) job->data[row * job->size + k] = 0;
+    }
+}
+
+static void walk(Job *job) {
+    start_learning(job);
+    Range range = open_range(job->bytes, job->capacity, job->mode != DECODE);
+    if (job->mode == DECIDE) choose_flags(job);
+    code_lowest(job, &range);
+    i32 counts[4];
+    for (i32 k = 0; k < 4; k++) {
+        counts[k] = job->phase_count[k & 1];
+        __builtin_memcpy(job->live + k * job->size, job->phases[k & 1], 4 * counts[k]);
+    }
+    for (i32 index = 0; index < job->step_count && !job->damaged; index++) {
+        const Step *step = job->steps + index;
+        for (i32 phase = 0; phase < 2; phase++) {
+            i32 which = step->color * 2 + phase, *places = job->live + which * job->size;
+            if (step->opens) counts[which] = code_flags(job, &range, index, step, phase, places, counts[which]);
+            if (!counts[which]) continue;
+            look(job, step, phase, places, counts[which]);
+            for (i32 row = step->start; row < step->stop; row++) {
+                expect(job, row, phase, counts[which]);
+                code_row(job, &range, row, step, phase, places, counts[which]);
+            }
+        }
+    }
+    if (job->mode != DECODE) clear_uncoded(job);
+    job->length = close_range(&range, job->bytes, &job->damaged);
+}
+
+static void to_pictures(Job *job) {
+    u8 *out = job->decoded;
+    for (i32 k = 0; k < job->picture_count; k++) {
+        const Shape *shape = job->shapes + k;
+        synthesize(job, shape);
+        if (job->restored) restore_pixels(job, shape, out);
+        else round_pixels(job, shape, out);
+        out += shape->height * shape->width * job->colors;
+    }
+}
+
+static void from_pictures(Job *job) {
+    const u8 *in = job->pixels;
+    for (i32 k = 0; k < job->picture_count; k++) {
+        const Shape *shape = job->shapes + k;
+        spread(job, shape, in);
+        analyze(job, shape);
+        in += shape->height * shape->width * job->colors;
+    }
+}
+
+static void measure(Job *job) {
+    const u8 *in = job->pixels, *out = job->decoded;
+    for (i32 k = 0; k < job->picture_count; k++) {
+        i32 count = job->shapes[k].height * job->shapes[k].width * job->colors;
+        i64 sum = 0;
+        for (i32 x = 0; x < count; x++) sum += (in[x] - out[x]) * (in[x] - out[x]);
+        job->errors[k] = sum;
+        in += count, out += count;
+    }
+}
+
+// Coefficients or pictures to bytes and back, whatever the job has.
+__attribute__((export_name("run"))) void run(Job *job) {
+    if (job->mode == DECIDE && job->picture_count) from_pictures(job);
+    walk(job);
+    if (job->damaged || !job->picture_count) return;
+    to_pictures(job);
+    if (job->mode == DECIDE) measure(job);
+}
+
+// The first digits of the digest of the sources that this was built from.
+__attribute__((export_name("source"))) i64 source(void) { return SOURCE; }
