@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Outcome, default_signals
+from harness import Outcome, default_signals, reserved
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from pictures import folder, natural, save
@@ -90,7 +90,8 @@ def forked(
                 sys.stderr = os.fdopen(2, "w", closefd=False)
                 os.environ.update(env or {})
                 if memory is not None:
-                    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+                    limit = memory + reserved()
+                    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
                 if before is not None:
                     before()
                 main([str(argument) for argument in arguments])

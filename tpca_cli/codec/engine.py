@@ -35,6 +35,7 @@ def _compiled(frugal: bool) -> tuple[wasmtime.Engine, wasmtime.Module]:
     """The module; a frugal one reserves no addresses, for processes that may have few."""
     config = wasmtime.Config()
     config.parallel_compilation = False
+    config.memory_init_cow = False  # it takes a file, which a limit on their size forbids
     if frugal:
         config.memory_reservation = SMALL
         config.memory_guard_size = PAGE
