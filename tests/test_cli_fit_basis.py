@@ -165,6 +165,20 @@ def test_bad_images_are_skipped_or_fatal(photos: Path, tmp_path: Path) -> None:
     assert "no image" in tpca("fit-basis", tmp_path / "empty", "-o", tmp_path / "e.h5", code=1).err
 
 
+def test_when_nothing_is_usable_every_file_is_listed(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    folder(source, 2)
+    for path in source.iterdir():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (source / "empty.png").write_bytes(b"")  # refused before it is opened as an image
+    facts = tpca("fit-basis", source, "-o", tmp_path / "b.h5", "--json", code=1).json
+    assert {item["path"].split("/")[-1] for item in facts["skipped"]} == {
+        "empty.png",
+        "image_0000.png",
+        "image_0001.png",
+    }
+
+
 def test_nothing_is_overwritten_unasked(photos: Path, tmp_path: Path) -> None:
     tpca("fit-basis", photos, "-o", tmp_path / "b.h5")
     before = (tmp_path / "b.h5").read_bytes()

@@ -76,7 +76,12 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     found = scan(request.sources)
     check_scan(found, request)
     with ExitStack() as stack:
-        staged = stack.enter_context(_stage(found, request, wish, base, progress))
+        try:
+            staged = stack.enter_context(_stage(found, request, wish, base, progress))
+        except TpcaError as error:
+            if error.skipped:  # nothing is left: say it of the files that never came so far, too
+                error.skipped = (*_named(found.skipped), *error.skipped)
+            raise
         clock.lap("read")
         keep = new_images(staged, base, request.on_duplicate)
         frames: Frames = staged.frames if keep.all() else chosen(staged, keep)
@@ -222,8 +227,12 @@ def check_scan(found: Scan, request: FitRequest) -> None:
     if not found.refs:
         where = ", ".join(printable(source) for source in request.sources)
         error = TpcaError(f"no image in {where} ({len(found.skipped)} skipped, {len(found.ignored)} ignored)")
-        error.skipped = tuple((printable(item.path), item.reason) for item in found.skipped)
+        error.skipped = _named(found.skipped)
         raise error
+
+
+def _named(skipped: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
+    return tuple((printable(item.path), item.reason) for item in skipped)
 
 
 class _Clock:
