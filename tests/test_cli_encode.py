@@ -124,6 +124,17 @@ def test_nothing_to_do_is_an_error_that_says_so(tmp_path) -> None:
     assert "no usable image" in tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", code=1).err
 
 
+def test_images_that_all_turn_out_to_be_damaged_leave_no_archive(tmp_path) -> None:
+    source = tmp_path / "in"
+    folder(source, 2)
+    for path in source.iterdir():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (source / "empty.png").write_bytes(b"")
+    facts = tpca("encode", source, "-o", tmp_path / "a.h5", "--json", code=1).json
+    assert "no usable image" in facts["error"] and len(facts["skipped"]) == 3
+    assert not list(tmp_path.glob("a.h5")) and not list(tmp_path.glob("*.partial"))
+
+
 def test_an_existing_output_is_kept(photos, tmp_path) -> None:
     (tmp_path / "a.h5").write_bytes(b"precious")
     tpca("encode", photos, "-o", tmp_path / "a.h5", code=6)

@@ -20,7 +20,15 @@ from tpca_cli.pipeline.assemble import Assembled, assemble, write
 from tpca_cli.pipeline.coding import GroupPlan, code_all
 from tpca_cli.pipeline.groups import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
 from tpca_cli.pipeline.spool import Spool, plan_digest, removed_unless_interrupted
-from tpca_cli.pipeline.survey import Progress, Reading, Survey, require_images, restorable, survey
+from tpca_cli.pipeline.survey import (
+    Progress,
+    Reading,
+    Survey,
+    nothing_usable,
+    require_images,
+    restorable,
+    survey,
+)
 from tpca_cli.quality import decibel
 from tpca_cli.rate import StepSearch, Target, first_step
 from tpca_cli.scan import Skipped
@@ -60,6 +68,8 @@ def encode(request: EncodeRequest, say: Say, progress: Progress = None) -> Assem
     skipped = [*found.skipped, *skipped]
     with removed_unless_interrupted(request.output):
         result = reach_target(request, drafts, skipped, found, say, progress)
+        if not len(result.index):  # their headers were good, their pixels are not
+            raise nothing_usable(request.sources, result.skipped, found.ignored)
         _refuse_growth(request, result, found)
         write(request.output, result, request.target, force=request.force)
     return result

@@ -231,10 +231,13 @@ def restorable(found: Survey) -> Survey:
 
 def require_images(found: Survey, sources: Sequence[str]) -> None:
     """Nothing to work on is an error that says what was seen."""
-    if found.count:
-        return
+    if not found.count:
+        raise nothing_usable(sources, found.skipped, found.ignored)
+
+
+def nothing_usable(sources: Sequence[str], skipped: Sequence[Skipped], ignored: int) -> TpcaError:
+    """The error for sources of which no image is left, with the reason for each."""
     where = ", ".join(printable(source) for source in sources)
-    seen = f"{len(found.skipped)} skipped, {found.ignored} ignored"
-    error = TpcaError(f"no usable image in {where} ({seen})")
-    error.skipped = tuple((printable(item.path), item.reason) for item in found.skipped)
-    raise error
+    error = TpcaError(f"no usable image in {where} ({len(skipped)} skipped, {ignored} ignored)")
+    error.skipped = tuple((printable(item.path), item.reason) for item in skipped)
+    return error
