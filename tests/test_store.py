@@ -255,3 +255,20 @@ def test_reading_is_bounded(tmp_path: Path) -> None:
 def test_a_missing_file_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError), store.open_checked(tmp_path / "x.h5", SMALL):
         pass
+
+
+def test_skimming_reads_little_of_a_large_file_and_still_checks_what_it_reads(tmp_path: Path) -> None:
+    schema = Schema("tpca-large", 1, {"large": Field("u1", (None,)), "small": Field("u1", (None,))})
+    path = tmp_path / "x.h5"
+    with store.create(path, schema) as file:
+        file.put("large", np.full(6 << 20, 7, "u1"), compress=False)
+        file.put("small", np.arange(9, dtype="u1"))
+    data = bytearray(path.read_bytes())
+    data[data.index(bytes([7]) * 1000) + 500] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FileRefused), store.open_checked(path, schema):
+        pass
+    with store.open_checked(path, schema, skim=True) as reader:
+        assert reader.array("small").tolist() == list(range(9))
+        with pytest.raises(FileRefused):
+            reader.array("large")

@@ -74,7 +74,7 @@ def facts(archive: Archive) -> dict[str, Any]:
                 "step": group["step"],
                 "components": group["coder"]["components"],
                 "basis_digest": group["basis_digest"],
-                "basis": "linked" if archive.groups[k].basis is None else "embedded",
+                "basis": "embedded" if archive.stored_bytes(f"groups/{k}/basis") else "linked",
             }
             for k, group in enumerate(groups)
         ],

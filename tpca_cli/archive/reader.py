@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,10 @@ from tpca_cli.archive.facts import facts
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group
-from tpca_cli.coder import Coder
 from tpca_cli.errors import FileRefused, printable
+
+if TYPE_CHECKING:
+    from tpca_cli.coder import Coder
 
 Pixels = npt.NDArray[Any]
 MAX_GROUPS = 4096
@@ -41,16 +43,18 @@ class Archive:
         *,
         basis: npt.NDArray[np.uint8] | None = None,
         cache_blocks: int = 8,
+        skim: bool = False,
     ) -> None:
         self.path = Path(path)
         self.cache_blocks = cache_blocks
         self._basis = basis
+        self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._open()
 
     def _open(self) -> None:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[int, int | None], list[Pixels]] = OrderedDict()
-        self._context = store.open_checked(self.path, SCHEMA)
+        self._context = store.open_checked(self.path, SCHEMA, skim=self._skim)
         self._file = self._context.__enter__()
         try:
             self._load()
@@ -78,16 +82,16 @@ class Archive:
             raise FileRefused(f"{where}: the index is not readable: {error}") from None
         self.index.check(file.shape("payload")[0], groups)
         self.groups = [
-            Group(
-                meta,
-                file.array(f"groups/{number}/basis") if file.has(f"groups/{number}/basis") else None,
-                file.array(f"groups/{number}/tables"),
-            )
+            Group(meta, self._embedded(number), file.array(f"groups/{number}/tables"))
             for number, meta in enumerate(groups)
         ]
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive()
         self.names = [self.index.names[image] for image in self.alive]
+
+    def _embedded(self, group: int) -> npt.NDArray[np.uint8] | None:
+        name = f"groups/{group}/basis"
+        return self._file.array(name) if self._file.has(name) and not self._skim else None
 
     def __len__(self) -> int:
         return len(self.alive)
@@ -163,6 +167,8 @@ class Archive:
         return self._file.raw_rows("payload", start, stop).tobytes()
 
     def coder(self, group: int) -> Coder:
+        from tpca_cli.coder import Coder  # late: a page about an archive needs none
+
         if group not in self._coders:
             item = self.groups[group]
             basis = item.basis
@@ -210,7 +216,12 @@ class Archive:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "cache_blocks": self.cache_blocks, "_basis": self._basis}
+        return {
+            "path": self.path,
+            "cache_blocks": self.cache_blocks,
+            "_basis": self._basis,
+            "_skim": self._skim,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

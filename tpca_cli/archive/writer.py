@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,10 @@ from tpca_cli import store
 from tpca_cli.archive.columns import join_arrays
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
-from tpca_cli.coder import Coder
-from tpca_cli.fixed import FixedBasis
+
+if TYPE_CHECKING:
+    from tpca_cli.coder import Coder
+    from tpca_cli.fixed import FixedBasis
 
 PAYLOAD_CHUNK = 2**20
 

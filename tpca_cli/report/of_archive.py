@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.archive import MODES, Archive, image_psnr
+from tpca_cli.archive.columns import split_arrays
 from tpca_cli.errors import printable
 from tpca_cli.fixed import SCALE
 from tpca_cli.report.model import ALGORITHMS, Facts, Section, counted, human, samples_text
@@ -28,7 +29,7 @@ TARGETS: dict[str, Callable[[float], str]] = {
 
 def describe(path: Path) -> Facts:
     """The facts of an archive file."""
-    with Archive(path) as archive:
+    with Archive(path, skim=True) as archive:
         return archive_facts(archive)
 
 
@@ -67,10 +68,8 @@ def _magnitudes(archive: Archive) -> Floats | None:
     if not len(groups):
         return None
     largest = int(np.bincount(groups).argmax())
-    if archive.groups[largest].basis is None:
-        return None  # the basis is in another file
-    scales = getattr(archive.coder(largest), "scales", None)  # a coder may keep none
-    if scales is None:
+    scales = split_arrays(archive.groups[largest].tables).get("scales")
+    if scales is None:  # a coder may keep none
         return None
     return np.asarray(np.sort(2.0 ** (np.asarray(scales, np.float64) / 8.0) / SCALE)[::-1])
 

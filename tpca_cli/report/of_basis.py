@@ -36,7 +36,7 @@ OPERATORS = {
 
 def describe(path: Path) -> Facts:
     """The facts of a basis file."""
-    with open_checked(path, BASIS_SCHEMA) as file:
+    with open_checked(path, BASIS_SCHEMA, skim=True) as file:
         data = _data(file) | {"file_bytes": os.stat(path).st_size}
         stored = {name: file.stored_bytes(name) for name in file.names()}
         size, rotated = file.meta["size"], file.has("basis/rotation")

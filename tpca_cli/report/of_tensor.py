@@ -14,7 +14,7 @@ from tpca_cli.tensors import TENSOR_SCHEMA
 
 def describe(path: Path) -> Facts:
     """The facts of a tensor file; its frames are not read."""
-    with open_checked(path, TENSOR_SCHEMA) as file:
+    with open_checked(path, TENSOR_SCHEMA, skim=True) as file:
         field = "frames16" if file.has("frames16") else "frames8"
         shape, framing = file.shape(field), file.meta["framing"]
         stored, blocks = file.stored_bytes(field), file.shape("block_rows")[0]
