@@ -27,7 +27,8 @@ from tpca_cli.report.samples import decibels, psnr, spread
 
 Floats = NDArray[np.float64]
 BLOCK = 256
-SHOWN, ELEMENTS = 12, 24
+SHOWN, SHOWN_LARGE, ELEMENTS = 12, 8, 28
+QUALITY = 80  # of the sheets, which are for looking
 
 
 @dataclass(frozen=True)
@@ -206,15 +207,16 @@ def draw(
     spectrum.write_bytes(plots.spectrum_png(shown[: len(energy)], 0.0, name=experiment.spectrum, title=title))
     labels = [str(number + 1) for number in range(len(elements))]
     sheet = sheets.basis_sheet(elements, labels, side=64)
-    basis.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=88))
-    at = spread(len(frames), SHOWN)
+    basis.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=QUALITY))
+    at = spread(len(frames), SHOWN if frames.shape[1] <= 64 else SHOWN_LARGE)
+    half = len(at) // 2
     for path, pixels in ((originals, frames), (reconstructed, whole), (truncated, cut)):
         captions = [
             names[k].split("/")[0] if pixels is frames else decibels(psnr(frames[k], pixels[k])) for k in at
         ]
         cells = [sheets.Cell(pixels[k], caption) for k, caption in zip(at, captions, strict=True)]
-        sheet = sheets.contact_sheet([cells[:6], cells[6:]], side=frames.shape[1])
-        path.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=88))
+        sheet = sheets.contact_sheet([cells[:half], cells[half:]], side=frames.shape[1])
+        path.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=QUALITY))
 
 
 def main() -> None:
