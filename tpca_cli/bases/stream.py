@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.bases.dense import Array, OperatorBasis, enough
-from tpca_cli.bases.operator import COORDINATES, guarded
+from tpca_cli.bases.operator import guarded
 from tpca_cli.bases.rank1 import Rank1Basis
 from tpca_cli.eigen import Eigenpairs, solve_top
 from tpca_cli.operators import Frames, ModeOperators, Moments, add, block_length, fold, join
@@ -23,7 +23,8 @@ from tpca_cli.operators import Frames, ModeOperators, Moments, add, block_length
 Progress = Callable[[str, int, int], None]
 
 SAMPLE = 1024  # frames that the coordinates are learned from
-COLUMNS = 192  # components multiplied together: their product is added and forgotten
+COLUMNS = 640  # components multiplied together: their product is added and forgotten
+COORDINATES = 2  # rank-1 coordinates per wanted component that the start is computed in
 SINGLE = 1e-5  # residuals below this need float64 products
 
 

@@ -28,7 +28,8 @@ from tpca_cli.tensors.choice import Recipe
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
-STAGED_SHARE = 4  # frames may take this part of the memory before they go to disk
+STAGED_SHARE = 4  # frames may take this part of the memory before they go to disk,
+STAGED_MOST = 1 << 24  # and never more than this: passes over a file are as fast
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _stage(
     return stage(
         found.refs,
         None if base is None else base.framing,
-        memory=request.memory // STAGED_SHARE,
+        memory=staged_most(request.memory),
         size=base.origin.size if base else request.size,
         tile=None if base else request.tile,
         dtype=None if base is None else base.dtype,
@@ -255,7 +256,12 @@ def frame_bytes(frames: Frames) -> int:
 
 def held_bytes(pixels: int, request: FitRequest) -> int:
     """What frames take of the memory; on a cluster as much, so that the plan is that of one machine."""
-    return pixels if request.cache is None and pixels <= request.memory // STAGED_SHARE else 0
+    return pixels if request.cache is None and pixels <= staged_most(request.memory) else 0
+
+
+def staged_most(memory: int) -> int:
+    """Bytes of frames that are held in memory rather than in a file."""
+    return min(memory // STAGED_SHARE, STAGED_MOST)
 
 
 def describe(decided: Plan, counts: Counts, place: str) -> str:

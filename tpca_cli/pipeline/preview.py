@@ -9,7 +9,7 @@ import numpy as np
 from tpca_cli import basisfile
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.images import Header
-from tpca_cli.pipeline.fit import STAGED_SHARE, FitRequest, Progress, check_scan, inherited
+from tpca_cli.pipeline.fit import FitRequest, Progress, check_scan, inherited, staged_most
 from tpca_cli.pipeline.plan import Counts, plan
 from tpca_cli.scan import scan
 from tpca_cli.tensors.choice import Wish as Reading
@@ -50,7 +50,7 @@ def preview(request: FitRequest, progress: Progress | None = None) -> dict[str, 
     frames = sum(recipe.framing.count(header.height, header.width) for header in fitting)
     itemsize = np.dtype(recipe.dtype).itemsize
     tensor = frames * int(np.prod(recipe.framing.frame_shape)) * itemsize
-    in_memory = request.cache is None and tensor <= request.memory // STAGED_SHARE
+    in_memory = request.cache is None and tensor <= staged_most(request.memory)
     counts = Counts(
         frames + (base.origin.frames if base else 0),
         recipe.framing.frame_shape,
