@@ -56,8 +56,11 @@ class ExactGram:
         # For the check: float64 holds what bytes can add up to; 16-bit sums may wrap, on both sides alike.
         self._wide = np.dtype(np.float64 if self.dtype.itemsize == 1 else np.int64)
         self._signs = (np.random.default_rng(size).integers(0, 2, size) * 2 - 1).astype(self._wide)
-        self._rows: list[npt.NDArray[np.unsignedinteger]] = []
+        self._gathered: Floats = np.empty((0, size), self.arithmetic.dtype)  # rows of Y, the first `_count`
+        self._count = 0
         self._energy = np.zeros(size, np.int64)
+        self._shifted_rows = 0  # rows whose shift is still to be undone, and their S
+        self._shifted_sums = np.zeros(size, np.int64)
 
     def add(self, rows: npt.NDArray[np.unsignedinteger]) -> None:
         """Count rows, (b, size) of the dtype of this operator."""
@@ -69,40 +72,62 @@ class ExactGram:
     def lower(self) -> Integers:
         """A, of which only the lower triangle is filled; the array itself, not a copy."""
         self._multiply()
+        self._undo_shift()
         return self._lower
 
     def _gather(self, rows: npt.NDArray[np.unsignedinteger]) -> None:
-        y = self._shifted(rows)  # (b, size)
+        y = self._place(rows)
         energy = np.einsum("bi,bi->i", y, y).astype(np.int64)
-        count = sum(map(len, self._rows)) + len(rows)
-        full = (self._energy + energy).max(initial=0) > self.arithmetic.limit
-        if full or count > max(_CALL, _GATHERED // max(1, self.size)):
+        if (self._energy + energy).max(initial=0) > self.arithmetic.limit:
             self._multiply()
-        self._rows.append(rows.copy())
+            self._place(rows)
         self._energy += energy
+        self._count += len(rows)
         self.sums += rows.sum(axis=0, dtype=np.int64)
         self.n += len(rows)
 
+    def _place(self, rows: npt.NDArray[np.unsignedinteger]) -> Floats:
+        """Shift rows to where they are gathered, (b, size); they do not count yet."""
+        most = max(_CALL, _GATHERED // max(1, self.size))
+        if self._count + len(rows) > most:
+            self._multiply()
+        if self._count + len(rows) > len(self._gathered):  # little at first: many operators see few rows
+            room = min(most, max(2 * len(self._gathered), len(rows)))
+            larger = np.empty((room, self.size), self.arithmetic.dtype)
+            larger[: self._count] = self._gathered[: self._count]
+            self._gathered = larger
+        y = self._gathered[self._count : self._count + len(rows)]
+        np.subtract(rows, self._shift, out=y, dtype=self.arithmetic.dtype)
+        return y
+
     def _multiply(self) -> None:
         """Add the product of the gathered rows to A."""
-        if not self._rows:
+        if not self._count:
             return
-        rows = np.concatenate(self._rows)
-        self._rows.clear()
+        y = self._gathered[: self._count]
+        self._shifted_rows += self._count
+        self._shifted_sums += y.sum(axis=0, dtype=np.float64).astype(np.int64)
+        self._count = 0
         self._energy[:] = 0
-        shifted = rows.sum(axis=0, dtype=np.int64) - self._shift * len(rows)  # S, the column sums of Y
-        undo = self._shift * shifted + self._shift**2 * len(rows)
-        y = self._shifted(rows)
-        image: npt.NDArray[Any] = np.zeros(len(rows), self._wide)  # Y r, over the columns so far
+        image: npt.NDArray[Any] = np.zeros(len(y), self._wide)  # Y r, over the columns so far
         for start in range(0, self.size, _PANEL):
             stop = min(start + _PANEL, self.size)
             own = y[:, start:stop].astype(self._wide)
             image += own @ self._signs[start:stop]
             panel = self._checked(y, start, stop, image @ own)  # (panel, stop)
             for few in _few(len(panel)):
-                total = self._lower[start:stop, :stop][few]
-                total += panel[few].astype(np.int64)
-                total += undo[start:stop][few, None] + self._shift * shifted[:stop]
+                self._lower[start:stop, :stop][few] += panel[few].astype(np.int64)
+
+    def _undo_shift(self) -> None:
+        """A += s (S_i + S_j) + s^2 n for all rows multiplied since the last time."""
+        if not self._shifted_rows:
+            return
+        own = self._shift * self._shifted_sums
+        rest = own + self._shift**2 * self._shifted_rows
+        for few in _few(self.size):
+            self._lower[few, : few.stop] += rest[few, None] + own[: few.stop]
+        self._shifted_rows = 0
+        self._shifted_sums[:] = 0
 
     def _checked(self, y: Floats, start: int, stop: int, expected: npt.NDArray[Any]) -> Floats:
         """Rows `start` to `stop` of B with the columns before `stop`, once B r is as `expected`."""
@@ -115,12 +140,8 @@ class ExactGram:
         if panel.dtype == np.float64:
             raise ArithmeticError("this BLAS adds small integers wrongly, even in float64")
         self.arithmetic = DOUBLE
+        self._gathered = np.empty((0, self.size), DOUBLE.dtype)  # `y` keeps what was gathered
         return self._checked(y.astype(np.float64), start, stop, expected)
-
-    def _shifted(self, rows: npt.NDArray[np.unsignedinteger]) -> Floats:
-        y: Floats = np.empty(rows.shape, self.arithmetic.dtype)
-        np.subtract(rows, self._shift, out=y, dtype=self.arithmetic.dtype)
-        return y
 
 
 def _few(count: int) -> list[slice]:
