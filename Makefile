@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 DATA   ?= sample_data
 SIZE   ?= 64x64
 LIMIT  ?= 600
+LARGE  ?= $(DATA)
 
 .PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-cluster paper pictures sample-data clean
 .DEFAULT_GOAL := help
@@ -70,8 +71,8 @@ paper: $(VENV)/ready-bench ## the paper's experiments into docs/EXPERIMENTS.md: 
 pictures: $(VENV)/ready ## draw the README's pictures from sample_data/
 	@sh docs/pictures/make.sh
 
-bench-cluster: $(VENV)/ready ## two workers beside one, and the same bytes: DATA=folder
-	@$(BIN)/python tests/benchmarks/cluster.py $(DATA)
+bench-cluster: $(VENV)/ready ## two workers beside one: DATA=folder LARGE=folder of larger images
+	@$(BIN)/python tests/benchmarks/cluster.py $(DATA) $(LARGE)
 
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
