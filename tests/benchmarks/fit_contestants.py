@@ -104,21 +104,22 @@ def accumulation(files: list[str], out: Path, m: int) -> dict[str, Any]:
     with staged(files) as found:
         shape, blocks = found.frames.frame_shape, list(found.frames.blocks(1024))
     size = int(np.prod(shape))
-    result = {}
-    operator = TensorOperator(shape)
-    operator.lower[...] = 0  # both touch their memory before the clock starts
-    started = time.perf_counter()
-    for block in blocks:
-        operator.add(block)
-    exact = operator.lower
-    result["exact_seconds"] = time.perf_counter() - started
+    result = {"exact_seconds": np.inf, "syrk_seconds": np.inf}
     total = np.zeros((size, size))
-    total[...] = 0
-    started = time.perf_counter()
-    for block in blocks:
-        rows = block.reshape(len(block), size).astype(np.float64)
-        blas.dsyrk(1.0, rows.T, beta=1.0, c=total.T, trans=0, lower=0, overwrite_c=1)
-    result["syrk_seconds"] = time.perf_counter() - started
+    for _ in range(2):  # in turns, the better of two
+        operator = TensorOperator(shape)
+        operator.lower[...] = 0  # both touch their memory before the clock starts
+        started = time.perf_counter()
+        for block in blocks:
+            operator.add(block)
+        exact = operator.lower
+        result["exact_seconds"] = min(result["exact_seconds"], time.perf_counter() - started)
+        total[...] = 0
+        started = time.perf_counter()
+        for block in blocks:
+            rows = block.reshape(len(block), size).astype(np.float64)
+            blas.dsyrk(1.0, rows.T, beta=1.0, c=total.T, trans=0, lower=0, overwrite_c=1)
+        result["syrk_seconds"] = min(result["syrk_seconds"], time.perf_counter() - started)
     result["equal"] = bool(all(np.array_equal(exact[i, : i + 1], total[i, : i + 1]) for i in range(size)))
     return result
 
