@@ -15,7 +15,7 @@ from reference_symbols import Block
 from tpca_cli.codec.blocks import Symbols, decode, encode, give, take
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.lapping import AFTER, BEFORE, BITS, lap
-from tpca_cli.codec.model import LEVELS, Model, build, classes_of, log_code
+from tpca_cli.codec.model import LEVELS, Model, build, log_code
 from tpca_cli.codec.plan import Plan, plan_of, zone_of
 from tpca_cli.codec.restore import SUBPIXEL, Restorer, fit
 
@@ -193,11 +193,6 @@ def test_the_plan_codes_every_component_once_and_looks_only_back(name: str) -> N
 
 def test_zones_grow_with_the_diagonal() -> None:
     assert [zone_of(d) for d in (1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32)] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
-
-
-def test_classes_follow_quarter_octaves() -> None:
-    found = classes_of(2.0 ** np.arange(1, 20) * 1.0)
-    assert np.array_equal(np.diff(found), np.full(18, 4))
 
 
 def test_lapping_is_undone_to_the_last_bit_of_a_pixel() -> None:

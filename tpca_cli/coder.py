@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tpca_cli.codec import blocks, restore
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.lapping import REACH, norms
+from tpca_cli.codec.layout import LAMBDA
 from tpca_cli.codec.model import LEVELS, Model, build
 from tpca_cli.codec.pictures import MOST_COLORS, SIDES, Tiles
 from tpca_cli.codec.plan import Ints, Plan, plan_of
@@ -114,7 +115,7 @@ class Coder:
         """Bits of part of a sample plus its error at the exchange rate of the quantiser."""
         some = batches(sample)
         found = [self.encode(pictures) for pictures in some[:: -(-len(some) // 2)]]
-        return sum(m.bits + int(m.sse.sum()) / (blocks.LAMBDA * self.step**2) for m in found)
+        return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
 
     def _with_restorer(self, sample: Sequence[Pixels]) -> Coder:
         """With a filter fitted to the sample, unless it is too small to fit one."""
@@ -156,9 +157,8 @@ class Coder:
         framing, basis = self.framing, self.basis
         tiled = framing.kind == TILE and framing.height == framing.width and framing.height in SIDES
         plain = basis.indices is not None and basis.mean is None and basis.depth == 8
-        if not (tiled and plain and basis.frame_shape[-1] <= MOST_COLORS):
-            return None
-        return Tiles(framing, basis.factors, basis.bits, self.lapped, self._filter)
+        suits = tiled and plain and basis.frame_shape[-1] <= MOST_COLORS
+        return Tiles(framing, basis.factors, basis.bits, self.lapped, self._filter) if suits else None
 
     @property
     def step(self) -> float:
@@ -187,8 +187,8 @@ class Coder:
 
     def _code(self, pictures: Sequence[Pixels]) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
-        coefficients = self._analyze(pictures)[self._plan.order]
-        data, values = blocks.encode(self.model, self._grid(_shapes(pictures)), coefficients)
+        rows = self._analyze(pictures)[self._plan.order]
+        data, values = blocks.encode(self.model, self._grid(_shapes(pictures)), rows)
         return data, self._by_component(values)
 
     def _by_component(self, values: Floats) -> Floats:

@@ -139,43 +139,20 @@ def growth(benches: list[Bench], m: int) -> None:
 
 def parts(bench: Bench, few: Bench) -> None:
     """The pieces by themselves, each against the routine it replaces."""
-    rows: list[tuple[object, ...]] = []
     add = bench.contestant("accumulation").data
-    ratio = add["syrk_seconds"] / add["exact_seconds"]
-    note = "every entry equal" if add["equal"] else "ENTRIES DIFFER"
-    rows.append(
-        (
-            "accumulate A / float64 syrk",
-            f"{add['exact_seconds']:.1f}",
-            f"{add['syrk_seconds']:.1f}",
-            f"{ratio:.2f}",
-            note,
-        )
-    )
     top = bench.contestant("solvers").data
-    ratio = top["eigsh_seconds"] / top["ours_seconds"]
-    note = f"residuals {top['ours_residual']:.1e}, {top['eigsh_residual']:.1e}"
-    rows.append(
-        (
-            "top pairs of A / eigsh",
-            f"{top['ours_seconds']:.1f}",
-            f"{top['eigsh_seconds']:.1f}",
-            f"{ratio:.2f}",
-            note,
-        )
-    )
     modes = few.contestant("rank1").data
-    ratio = modes["tensorly_seconds"] / modes["ours_seconds"]
-    note = f"{few.count} images, subspaces differ by {modes['subspace_difference']:.1e}"
-    rows.append(
-        (
-            "rank-1 / TensorLy partial_tucker",
-            f"{modes['ours_seconds']:.2f}",
-            f"{modes['tensorly_seconds']:.2f}",
-            f"{ratio:.1f}",
-            note,
+    equal = "every entry equal" if add["equal"] else "ENTRIES DIFFER"
+    residuals = f"residuals {top['ours_residual']:.1e}, {top['eigsh_residual']:.1e}"
+    subspaces = f"{few.count} images, subspaces differ by {modes['subspace_difference']:.1e}"
+    rows = [
+        (what, f"{ours:.2f}", f"{other:.2f}", f"{other / ours:.2f}", note)
+        for what, ours, other, note in (
+            ("accumulate A / float64 syrk", add["exact_seconds"], add["syrk_seconds"], equal),
+            ("top pairs of A / eigsh", top["ours_seconds"], top["eigsh_seconds"], residuals),
+            ("rank-1 / TensorLy partial_tucker", modes["ours_seconds"], modes["tensorly_seconds"], subspaces),
         )
-    )
+    ]
     table("The parts, in memory", ("", "ours, s", "other, s", "ratio", ""), rows)
 
 

@@ -46,11 +46,6 @@ def log_code(values: NDArray[Any]) -> Ints:
     return np.asarray(bits - (1023 << 3), np.int64)
 
 
-def classes_of(expected: Floats) -> Ints:
-    """Quarter octaves of an expected magnitude in 1/UNIT, from class 0 at 2^-9."""
-    return np.asarray(np.clip((log_code(expected) >> 1) - 4, 0, CLASSES - 1), np.int64)
-
-
 def expected_magnitude(scales: Ints, steps: Floats) -> Floats:
     """Prior magnitude, in 1/UNIT, of coefficients whose mean size has code `scales`."""
     difference = scales - log_code(steps) + priors.EXPECTED_ZERO

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tpca_cli.codec import blocks, lapping
 from tpca_cli.codec.engine import Job, Room
 from tpca_cli.codec.grid import Grid
+from tpca_cli.codec.layout import Fields
 from tpca_cli.codec.model import Model
 from tpca_cli.codec.plan import Ints
 from tpca_cli.codec.restore import Restorer
@@ -60,7 +61,7 @@ class Tiles:
             at += size
         return out
 
-    def _fields(self, model: Model, grid: Grid, shapes: Sequence[Shape], pixels: Pixels) -> blocks.Fields:
+    def _fields(self, model: Model, grid: Grid, shapes: Sequence[Shape], pixels: Pixels) -> Fields:
         side, colors = self.framing.height, len(self.factors[2])
         grids = [self.framing.grid(height, width) for height, width in shapes]
         firsts = np.cumsum([0] + [down * right for down, right in grids])[:-1]
