@@ -19,8 +19,8 @@ ROWS = (
     ("archive", "tensors", "basisfile"),
     ("coder",),
     ("bases", "fixed", "codec"),
-    ("images", "scan", "framing", "operators", "eigen", "store", "parallel"),
-    ("names", "formats", "quality"),
+    ("images", "scan", "framing", "operators", "eigen", "store"),
+    ("names", "formats", "quality", "parallel"),
     ("errors",),
 )
 RANK = {unit: row for row, units in enumerate(ROWS) for unit in units}

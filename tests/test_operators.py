@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import prod
 
 import numpy as np
@@ -43,9 +44,13 @@ def mode_matrix(frames: np.ndarray, k: int) -> np.ndarray:
 
 
 def tensor_operator(frames: np.ndarray, *, block: int = 1000) -> TensorOperator:
+    return in_parts(frames, list(range(0, len(frames), block)))
+
+
+def in_parts(frames: np.ndarray, cuts: list[int]) -> TensorOperator:
     operator = TensorOperator(frames.shape[1:], frames.dtype)
-    for start in range(0, len(frames), block):
-        operator.add(frames[start : start + block])
+    for start, stop in itertools.pairwise(sorted({0, *cuts, len(frames)})):
+        operator.add(frames[start:stop])
     return operator
 
 
@@ -57,6 +62,15 @@ def test_tensor_operator_is_integer_arithmetic(frames: np.ndarray, block: int) -
     assert np.array_equal(operator.sums, frames.sum(axis=0, dtype=np.int64))
     assert operator.n == len(frames)
     assert operator.trace == int((rows_of(frames) ** 2).sum())
+
+
+@settings(deadline=None)
+@given(frame_sets(most=60), st.lists(st.integers(0, 60), max_size=6), st.integers(1, 4))
+def test_parts_of_any_length_add_up(frames: np.ndarray, cuts: list[int], panel: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_PANEL", panel)  # many panels: they are multiplied in threads
+        operator = in_parts(frames, [min(cut, len(frames)) for cut in cuts])
+        assert np.array_equal(operator.integers(), rows_of(frames).T @ rows_of(frames))
 
 
 @settings(deadline=None)

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.parallel import side_by_side
+
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
 
@@ -38,6 +40,7 @@ DOUBLE = Arithmetic(np.float64, 1 << 53)
 _CALL = 512  # rows looked at together: 512 * 128^2 < 2^24, so they are always safe
 _GATHERED = 1 << 25  # values gathered before they are multiplied, unless the energies say earlier
 _PANEL = 384  # rows of A multiplied together: the float block is never as large as A
+_FEW = 4  # panels that are not worth threads of their own
 
 
 class ExactGram:
@@ -80,10 +83,13 @@ class ExactGram:
         energy = np.einsum("bi,bi->i", y, y).astype(np.int64)
         if (self._energy + energy).max(initial=0) > self.arithmetic.limit:
             self._multiply()
-            self._place(rows)
+            y = self._place(rows)
+        sums = y.sum(axis=0).astype(np.int64)  # exact: few rows of small integers
         self._energy += energy
         self._count += len(rows)
-        self.sums += rows.sum(axis=0, dtype=np.int64)
+        self._shifted_rows += len(rows)
+        self._shifted_sums += sums
+        self.sums += sums + self._shift * len(rows)
         self.n += len(rows)
 
     def _place(self, rows: npt.NDArray[np.unsignedinteger]) -> Floats:
@@ -92,7 +98,7 @@ class ExactGram:
         if self._count + len(rows) > most:
             self._multiply()
         if self._count + len(rows) > len(self._gathered):  # little at first: many operators see few rows
-            room = min(most, max(2 * len(self._gathered), len(rows)))
+            room = min(most, max(2 * len(self._gathered), self._count + len(rows)))
             larger = np.empty((room, self.size), self.arithmetic.dtype)
             larger[: self._count] = self._gathered[: self._count]
             self._gathered = larger
@@ -105,21 +111,45 @@ class ExactGram:
         if not self._count:
             return
         y = self._gathered[: self._count]
-        self._shifted_rows += self._count
-        self._shifted_sums += y.sum(axis=0, dtype=np.float64).astype(np.int64)
         self._count = 0
         self._energy[:] = 0
-        image: npt.NDArray[Any] = np.zeros(len(y), self._wide)  # Y r, over the columns so far
-        for start in range(0, self.size, _PANEL):
-            stop = min(start + _PANEL, self.size)
-            own = y[:, start:stop].astype(self._wide)
-            image += own @ self._signs[start:stop]
-            panel = self._checked(y, start, stop, image @ own)  # (panel, stop)
-            for few in _few(len(panel)):
-                self._lower[start:stop, :stop][few] += panel[few].astype(np.int64)
+        # The longest panels come first, so that no thread is left with one at the end.
+        panels = [(start, min(start + _PANEL, self.size)) for start in range(0, self.size, _PANEL)][::-1]
+        work = side_by_side if len(panels) > _FEW else map
+        # Y r over the columns up to the end of each panel, (panels, rows)
+        images = np.cumsum(list(work(lambda panel: self._image(y, *panel), panels))[::-1], axis=0)[::-1]
+        checked = work(lambda k: self._add_panel(y, *panels[k], images[k]), range(len(panels)))
+        for k in [k for k, good in enumerate(list(checked)) if not good]:
+            self._add_again(y, *panels[k], images[k])
+
+    def _image(self, y: Floats, start: int, stop: int) -> npt.NDArray[Any]:
+        image: npt.NDArray[Any] = y[:, start:stop].astype(self._wide) @ self._signs[start:stop]
+        return image
+
+    def _add_panel(self, y: Floats, start: int, stop: int, image: npt.NDArray[Any]) -> bool:
+        """Add rows `start` to `stop` of B, with the columns before `stop`, if B r is as it should be."""
+        own = y[:, start:stop]
+        expected = image @ own.astype(self._wide)
+        parts = [(slice(0, start), multiply(own, y[:, :start])), (slice(start, stop), multiply(own, own))]
+        for few in _few(stop - start):
+            found = sum(product[few].astype(self._wide) @ self._signs[columns] for columns, product in parts)
+            if not np.array_equal(found, expected[few]):
+                return False
+        for few in _few(stop - start):
+            for columns, product in parts:
+                self._lower[start:stop, columns][few] += product[few].astype(np.int64)
+        return True
+
+    def _add_again(self, y: Floats, start: int, stop: int, image: npt.NDArray[Any]) -> None:
+        """The same in float64, which is used from now on."""
+        if self.arithmetic is SINGLE:
+            self.arithmetic = DOUBLE
+            self._gathered = np.empty((0, self.size), DOUBLE.dtype)  # `y` keeps what was gathered
+        if y.dtype == np.float64 or not self._add_panel(y.astype(np.float64), start, stop, image):
+            raise ArithmeticError("this BLAS adds small integers wrongly, even in float64")
 
     def _undo_shift(self) -> None:
-        """A += s (S_i + S_j) + s^2 n for all rows multiplied since the last time."""
+        """A += s (S_i + S_j) + s^2 n for all rows since the last time; they have been multiplied."""
         if not self._shifted_rows:
             return
         own = self._shift * self._shifted_sums
@@ -129,20 +159,6 @@ class ExactGram:
         self._shifted_rows = 0
         self._shifted_sums[:] = 0
 
-    def _checked(self, y: Floats, start: int, stop: int, expected: npt.NDArray[Any]) -> Floats:
-        """Rows `start` to `stop` of B with the columns before `stop`, once B r is as `expected`."""
-        panel = multiply(y[:, start:stop], y[:, :stop])
-        signs = self._signs[:stop]
-        if all(
-            np.array_equal(panel[few].astype(self._wide) @ signs, expected[few]) for few in _few(len(panel))
-        ):
-            return panel
-        if panel.dtype == np.float64:
-            raise ArithmeticError("this BLAS adds small integers wrongly, even in float64")
-        self.arithmetic = DOUBLE
-        self._gathered = np.empty((0, self.size), DOUBLE.dtype)  # `y` keeps what was gathered
-        return self._checked(y.astype(np.float64), start, stop, expected)
-
 
 def _few(count: int) -> list[slice]:
     """Slices over rows, few at a time: what is computed from them stays in cache."""
@@ -150,7 +166,7 @@ def _few(count: int) -> list[slice]:
 
 
 def multiply(left: Floats, right: Floats) -> Floats:
-    """left' right, one BLAS product: what the check stands guard over."""
+    """left' right, one BLAS product (half of one where both are the same): what the check guards."""
     product: Floats = left.T @ right
     return product
 

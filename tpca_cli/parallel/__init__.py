@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from tpca_cli.parallel.forks import can_fork, forked_map
 from tpca_cli.parallel.threads import ordered_map
@@ -14,7 +15,7 @@ from tpca_cli.parallel.threads import ordered_map
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-__all__ = ["busy_map", "can_fork", "forked_map", "ordered_map"]
+__all__ = ["busy_map", "can_fork", "forked_map", "ordered_map", "side_by_side"]
 
 
 def busy_map(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
@@ -30,3 +31,21 @@ def busy_map(function: Callable[[Item], Result], items: Sequence[Item], workers:
                 yield result
         else:
             yield from ordered_map(function, items, workers)
+
+
+def side_by_side(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Results in order of numeric work in as many threads as BLAS may use, each with one of them.
+
+    For products with work on arrays between them, which BLAS's own threads would wait for. What is computed
+    does not depend on the number of threads.
+    """
+    blas = _blas()
+    allowed = [int(library.num_threads) for library in blas.lib_controllers]
+    with blas.limit(limits=1):
+        yield from ordered_map(function, items, max(allowed, default=1))
+
+
+@functools.lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The BLAS of numpy; looking for it takes as long as a product."""
+    return ThreadpoolController().select(user_api="blas")
