@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpca_cli.eigen import Eigenpairs, fix_signs, orthonormalize, solve_dense, solve_top
+from tpca_cli.eigen import Eigenpairs, fix_signs, orthonormalize, refine, solve_dense, solve_top
 from tpca_cli.errors import ConvergenceError
 
 
@@ -107,8 +107,8 @@ def test_a_good_start_needs_fewer_products() -> None:
 def test_a_fixed_number_of_steps_reports_what_it_left() -> None:
     matrix = decaying()
     start = np.random.default_rng(0).standard_normal((len(matrix), 10))
-    rough = solve_top(lambda v: matrix @ v, start.copy(), 8, steps=1)
-    better = solve_top(lambda v: matrix @ v, start, 8, steps=3)
+    rough = refine(lambda v: matrix @ v, start.copy(), 8)
+    better = refine(lambda v: matrix @ v, start, 8, steps=3)
     assert 0 < better.residual < rough.residual
     check_pairs(matrix, rough, 1.0)
 

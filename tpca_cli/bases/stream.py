@@ -1,13 +1,14 @@
 """Algorithm 1 without its operator: A is never formed, only multiplied, a pass over the frames each time.
 
 For frames whose L x L operator fits no memory, or is not worth its time. The start comes from Algorithm
-2: rank-1 coordinates learned from a sample, the strongest of them, and D'D in these. Two more passes give
-the components and their measured residuals; a `tolerance` buys as many passes as it takes.
+2: rank-1 coordinates learned from a sample, the strongest of them, and D'D in these, V. One more pass gives
+A V, whose span holds far better components, and another one them and their measured residuals; a `tolerance`
+buys as many passes as it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -17,14 +18,13 @@ import numpy.typing as npt
 from tpca_cli.bases.dense import Array, OperatorBasis, enough
 from tpca_cli.bases.operator import guarded
 from tpca_cli.bases.rank1 import Rank1Basis
-from tpca_cli.eigen import Eigenpairs, solve_top
-from tpca_cli.operators import Frames, ModeOperators, Moments, add, block_length, fold, join
+from tpca_cli.eigen import Eigenpairs, refine, solve_top
+from tpca_cli.operators import Frames, ModeOperators, Moments, add, fold, join
 
 Progress = Callable[[str, int, int], None]
 
 SAMPLE = 1024  # frames that the coordinates are learned from
-COLUMNS = 640  # components multiplied together: their product is added and forgotten
-COORDINATES = 2  # rank-1 coordinates per wanted component that the start is computed in
+COORDINATES = 4  # rank-1 coordinates per wanted component that the start is computed in
 SINGLE = 1e-5  # residuals below this need float64 products
 
 
@@ -64,7 +64,7 @@ def _solve(
     multiply: Callable[[Array], Array], start: Array, count: int, tolerance: float | None
 ) -> Eigenpairs:
     if tolerance is None:
-        return solve_top(multiply, start, count, steps=1, room=2)
+        return refine(multiply, start, count)
     # Q with A Q is the largest thing in memory here: little room, if at the price of a few more passes.
     return solve_top(multiply, start, count, tolerance=tolerance, room=3)
 
@@ -90,7 +90,8 @@ class _Passes:
         """The moments of the frames, and eigentensors within the strongest coordinates, (L, block)."""
         coordinates = rank1.truncate(COORDINATES * block)
         moments, squares = self.squares(coordinates)
-        return moments, coordinates.rotated(squares, block).columns()
+        narrow = squares.astype(np.float32)  # half the time, and enough to start from
+        return moments, coordinates.rotated(narrow, block).columns()
 
     def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
         """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""
@@ -113,8 +114,7 @@ class _Passes:
             stage = f"product {self._count}"
             narrow = v.astype(dtype)  # (L, m)
             (w,) = fold(self._frames, multiplied, add, narrow, center, stage=stage, progress=self._progress)
-            product: Array = w
-            return product
+            return np.asarray(w, np.float64)
 
         return multiply
 
@@ -128,30 +128,16 @@ def picked(at: int, run: npt.NDArray[np.unsignedinteger], stride: int) -> npt.ND
 def squared(at: int, run: npt.NDArray[np.unsignedinteger], coordinates: Rank1Basis) -> tuple[Any, ...]:
     """Count, sum and energy of a run, and D'D of its coefficients."""
     moments = Moments(run.shape[1:])
-    squares = np.zeros((coordinates.components, coordinates.components))
-    for block in _blocks(run):
-        moments.add(block)
-        d = coordinates.project(block, np.float32)  # (b, R)
-        squares += d.T @ d
-    return moments.n, moments.sums, moments.energy, squares
+    moments.add(run)
+    d = coordinates.project(run, np.float32)  # (b, R)
+    return moments.n, moments.sums, moments.energy, d.T @ d
 
 
 def multiplied(
     at: int, run: npt.NDArray[np.unsignedinteger], v: npt.NDArray[Any], center: npt.NDArray[Any] | None
 ) -> tuple[Any, ...]:
-    """X (X'V) over a run, in the precision of V and summed in float64."""
-    w = np.zeros(v.shape)  # (L, m)
-    for block in _blocks(run):
-        x = block.reshape(len(block), len(v)).astype(v.dtype)  # (b, L)
-        if center is not None:
-            x -= center
-        for start in range(0, v.shape[1], COLUMNS):
-            part = slice(start, start + COLUMNS)
-            w[:, part] += x.T @ (x @ v[:, part])
-    return (w,)
-
-
-def _blocks(run: npt.NDArray[np.unsignedinteger]) -> Iterator[npt.NDArray[np.unsignedinteger]]:
-    rows = block_length(run.shape[1:])
-    for start in range(0, len(run), rows):
-        yield run[start : start + rows]
+    """X (X'V) over a run, in the precision of V."""
+    x = run.reshape(len(run), len(v)).astype(v.dtype)  # (b, L)
+    if center is not None:
+        x -= center
+    return (x.T @ (x @ v),)  # (L, m)

@@ -6,7 +6,7 @@ for is the caller's business.
 """
 
 from tpca_cli.eigen.dense import solve_dense
-from tpca_cli.eigen.krylov import Product, solve_top
+from tpca_cli.eigen.krylov import Product, refine, solve_top
 from tpca_cli.eigen.pairs import Eigenpairs, fix_signs, orthonormalize
 
-__all__ = ["Eigenpairs", "Product", "fix_signs", "orthonormalize", "solve_dense", "solve_top"]
+__all__ = ["Eigenpairs", "Product", "fix_signs", "orthonormalize", "refine", "solve_dense", "solve_top"]

@@ -31,33 +31,39 @@ def solve_top(
     start: Array,
     count: int,
     *,
-    tolerance: float | None = None,
+    tolerance: float,
     steps: int = 40,
     room: int = 5,
 ) -> Eigenpairs:
     """The `count` strongest pairs, from a start block (L, b) with b >= count; `start` is overwritten.
 
-    With a `tolerance`, until every |A u - lambda u| <= tolerance * lambda_1, and an error if `steps`
-    do not reach it. Without, exactly `steps` extensions of the start, whatever residual they leave.
-    `room` is the width of Q in blocks, at least 2; Q and A Q are what takes memory.
+    Until every |A u - lambda u| <= tolerance * lambda_1; an error if `steps` do not reach it. `room` is
+    the width of Q in blocks, at least 2; Q and A Q are what takes memory.
     """
     space = _Space(multiply, orthonormalize(start), max(2, room))
-    for step in range(steps if tolerance is None else steps + 1):
-        if tolerance is None:
-            directions = space.next_block()
-        else:
-            residuals, directions = space.residuals(tolerance / 2)
-            if step == steps or residuals[:count].max(initial=0.0) <= tolerance * space.ritz()[0][0]:
-                break
+    for step in range(steps + 1):
+        residuals, directions = space.residuals(tolerance / 2)
+        if step == steps or residuals[:count].max(initial=0.0) <= tolerance * space.ritz()[0][0]:
+            break
         if not space.extend(directions):
             break  # the space is invariant: nothing is left to add
     pairs = space.pairs(count)
-    if tolerance is not None and pairs.residual > tolerance:
+    if pairs.residual > tolerance:
         raise ConvergenceError(
             f"the eigenvalue iteration reached a residual of {pairs.residual:.1e} lambda_1 after "
             f"{step} steps, not {tolerance:.1e}; allow a larger tolerance or ask for fewer components"
         )
     return pairs
+
+
+def refine(multiply: Product, start: Array, count: int, steps: int = 1) -> Eigenpairs:
+    """The `count` strongest pairs in span(A^steps V), whatever residual they leave: steps + 1 products.
+
+    For a start V (L, b), b >= count, that is good already; it is overwritten.
+    """
+    for _ in range(steps):
+        start = multiply(orthonormalize(start))
+    return _Space(multiply, orthonormalize(start), 1).pairs(count)
 
 
 class _Space:
@@ -89,11 +95,6 @@ class _Space:
             pairs = solve_dense(self._h, self._block)
             self._solved = pairs.values, pairs.vectors
         return self._solved
-
-    def next_block(self) -> Array:
-        """A Q - Q H of the newest columns: with Q they span what all residuals would."""
-        newest = self._q[-1].shape[1]
-        return self._aq[-1] - _times(self._q, self._h[:, -newest:])  # (L, m)
 
     def residuals(self, share: float) -> tuple[Array, Array]:
         """All norms |A u - lambda u|, and the residuals themselves where above `share` of lambda_1."""

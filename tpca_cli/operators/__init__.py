@@ -7,7 +7,7 @@ The result depends on the frames alone, never on the block size, their order, th
 the machine.
 """
 
-from tpca_cli.operators.fold import FAN, add, block_length, fold, join, run_length, tree
+from tpca_cli.operators.fold import FAN, add, fold, join, run_length, tree
 from tpca_cli.operators.gram import Frames, GramOperator
 from tpca_cli.operators.modes import ModeOperators, partial_trace
 from tpca_cli.operators.moments import Moments
@@ -21,7 +21,6 @@ __all__ = [
     "Moments",
     "TensorOperator",
     "add",
-    "block_length",
     "fold",
     "join",
     "partial_trace",

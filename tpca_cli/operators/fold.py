@@ -21,19 +21,13 @@ Part = Callable[..., State]
 """(number of the first frame, frames (b, I_1, .., I_d), what else is given) -> a part of the sum; pure."""
 Progress = Callable[[str, int, int], None]
 
-_BLOCK = 1 << 22  # values in floating point at a time
-_BLOCKS = 8  # blocks to a run
+_RUN = 1 << 24  # values of a run: as many in floating point are held while it is added
 FAN = 16  # runs, or sums, that are added one after the other
-
-
-def block_length(frame_shape: tuple[int, ...]) -> int:
-    """Frames that a part may turn into floats at a time."""
-    return max(64, _BLOCK // max(1, prod(frame_shape)))
 
 
 def run_length(frame_shape: tuple[int, ...]) -> int:
     """Frames of a run."""
-    return _BLOCKS * block_length(frame_shape)
+    return max(64, _RUN // max(1, prod(frame_shape)))
 
 
 def fold(
@@ -97,16 +91,21 @@ class _Group(Generic[State]):
 
 
 def add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Two states, entry by entry."""
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+    """Two states, entry by entry; sums of float32 are float64."""
+    return tuple(_wide(a) + b for a, b in zip(one, other, strict=True))
 
 
 def add_into(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same without a third set of arrays, where nobody else sees the first."""
-    sums = list(one)
+    sums = [_wide(a) for a in one]
     for i, more in enumerate(other):
         sums[i] += more
     return tuple(sums)
+
+
+def _wide(value: Any) -> Any:
+    narrow = isinstance(value, np.ndarray) and value.dtype == np.float32
+    return value.astype(np.float64) if narrow else value
 
 
 def join(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[Any]:

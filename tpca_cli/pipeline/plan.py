@@ -149,7 +149,7 @@ def _operator(wish: Wish, counts: Counts, components: int | None, energy: float 
         solver = "exact" if must or (not streamed and size <= AFFORDABLE) else "fast"
         streamed = streamed or solver == "fast"
     if streamed:
-        passes = 4 if solver == "fast" else 12
+        passes = 3 if solver == "fast" else 12
         flops = 4.0 * n * size * m * passes / 2
         return Plan("operator", solver, True, components, energy, False, stream, _time(flops, 4), reason)
     solve = 9.0 * size**3 if every or size <= SMALL else 2.0 * size**2 * (12 * m)
@@ -189,7 +189,7 @@ def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bo
 def _stream_memory(size: int, m: int) -> int:
     """Q, A Q and a product under way, with the matrices of the start."""
     block = guarded(m, size)
-    return OVERHEAD + 8 * size * 7 * block + 8 * 2 * (4 * block) ** 2 + 3 * 4 * (1 << 23)
+    return OVERHEAD + 8 * size * 7 * block + 8 * 3 * (4 * block) ** 2 + 8 * (1 << 24)
 
 
 def _time(flops: float, itemsize: int) -> float:
