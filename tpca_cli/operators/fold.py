@@ -21,7 +21,7 @@ Part = Callable[..., State]
 """(number of the first frame, frames (b, I_1, .., I_d), what else is given) -> a part of the sum; pure."""
 Progress = Callable[[str, int, int], None]
 
-_RUN = 1 << 24  # values of a run: as many in floating point are held while it is added
+_RUN = 1 << 23  # values of a run: as many in floating point are held while it is added
 FAN = 16  # runs, or sums, that are added one after the other
 
 
