@@ -7,6 +7,7 @@ and small results are sent. Everywhere else `parallel` is the better choice.
 
 from __future__ import annotations
 
+import gc
 import mmap
 import signal
 import sys
@@ -149,6 +150,7 @@ def _serve(function: Callable[[Any, int], Any], pipes: list[tuple[Any, Any]], nu
         ours.close()
         if other != number:
             theirs.close()
+    gc.freeze()  # what was inherited stays: looking through it would copy it, page by page
     pipe = pipes[number][1]
     with suppress(EOFError, OSError):
         while True:
