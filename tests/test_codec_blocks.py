@@ -215,9 +215,11 @@ def test_the_restoring_filter_never_makes_its_sample_worse() -> None:
     better = decoded.copy()
     restorer.apply(better)
     assert ((better - original) ** 2).sum() < 0.9 * ((decoded - original) ** 2).sum()
-    again = Restorer.from_array(restorer.to_array())
+    again = Restorer.from_array(restorer.to_array(), 3)
     twice = decoded.copy()
     again.apply(twice)
     assert np.array_equal(twice, better)
     with pytest.raises(ValueError, match="numbers"):
-        Restorer.from_array(restorer.to_array()[:-1])
+        Restorer.from_array(restorer.to_array()[:-1], 3)
+    with pytest.raises(ValueError, match="numbers"):
+        Restorer.from_array(restorer.to_array(), 4)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpca_cli.framing import Framing
-from tpca_cli.pipeline.blocks import BLOCK_PIXELS, pack
+from tpca_cli.pipeline.blocks import BAND_PIXELS, BLOCK_PIXELS, pack
 
-SHAPE = st.tuples(st.integers(1, 900), st.integers(1, 900))
+SHAPE = st.tuples(st.integers(1, 1500), st.integers(1, 1500))
 
 
 @given(st.lists(SHAPE, max_size=40), st.sampled_from([2, 8, 16, 32]))
@@ -23,12 +23,12 @@ def test_jobs_cover_images_and_rows_once(shapes, tile) -> None:
             assert len(pixels) == 1 or sum(pixels) <= BLOCK_PIXELS
             continue
         h, _ = shapes[job.first]
-        assert job.count == 1 and pixels[0] > BLOCK_PIXELS
+        assert job.count == 1 and pixels[0] > BAND_PIXELS
         rows = [row for start, count in job.bands for row in range(start, start + count)]
         assert rows == list(range(h))
         assert all(start % tile == 0 for start, _ in job.bands)
         wide = padded[job.first][1]
-        assert all(-(-count // tile) * tile * wide <= BLOCK_PIXELS + tile * wide for _, count in job.bands)
+        assert all(-(-count // tile) * tile * wide <= BAND_PIXELS + tile * wide for _, count in job.bands)
 
 
 def test_whole_frames_are_never_cut() -> None:

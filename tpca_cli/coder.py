@@ -266,7 +266,9 @@ class Coder:
                 np.asarray(array).astype(np.int64)
                 for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
             )
-            restorer = restore.Restorer.from_array(arrays["restore"]) if "restore" in arrays else None
+            restorer = (
+                restore.Restorer.from_array(arrays["restore"], framing.channels) if "restore" in arrays else None
+            )
             restore_step = int(meta["restore"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileRefused(f"coder is incomplete or malformed ({error})") from error

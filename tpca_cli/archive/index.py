@@ -35,7 +35,7 @@ from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
 
 Ints = npt.NDArray[np.int64]
-MAX_BLOCK_PIXELS = 2**17  # besides one row of frames, which may be long; a bound for files that lie
+MAX_BLOCK_PIXELS = 2**19  # besides one row of frames, which may be long; a bound for files that lie
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 Fields = Mapping[str, int | Array | Room]
 
 NO_PICTURES: Fields = {"picture_count": 0}
-LAMBDA = 0.12
+LAMBDA = 0.085
 """Bits are worth this many squared steps."""
 ROWS, CYCLE = 48, 4
 """Classes 44 to 47 stand for all larger ones too: for each octave above, one more low bit goes out raw."""

@@ -71,14 +71,15 @@ class Tiles:
         ]
         pixel_count = sum(math.prod(shape) for shape in shapes)
         most_tiles = max(math.prod(tiles) for tiles in grids)
-        most_ints = max((colors + 5) * (h + 4) * (w + 4) + w + 4 for h, w in shapes)
+        most_shorts = max((colors + 5) * (h + 4) * stride_of(w) + 2 * stride_of(w) + 8 for h, w in shapes)
+        most_ints = max(9 * stride_of(w) + 8 for _, w in shapes)
         restorer = self.restorer
         return {
             "picture_count": len(shapes),
             "side": side,
             "colors": colors,
             "lapped": int(self.lapped),
-            "restored": int(restorer is not None),
+            "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
             "basis_bits": self.bits,
             "shapes": np.array(table, np.int32),
             "indices": np.array(model.plan.places, np.int32),
@@ -88,9 +89,16 @@ class Tiles:
             "lap_after": lapping.halves(lapping.AFTER),
             "borders": restorer.borders.astype(np.int32) if restorer else np.zeros(0, np.int32),
             "weights": restorer.weights.astype(np.int32) if restorer else np.zeros(0, np.int32),
+            "mixing": restorer.mixing.astype(np.int32) if restorer else np.zeros(0, np.int32),
             "pixels": pixels,
             "decoded": Room(np.uint8, colors * pixel_count, scratch=True),
             "errors": Room(np.int64, len(shapes)),
             "planes": Room(np.float64, colors * side**2 * most_tiles, scratch=True),
+            "shorts": Room(np.int16, most_shorts, scratch=True),
             "ints": Room(np.int32, most_ints, scratch=True),
         }
+
+
+def stride_of(width: int) -> int:
+    """Samples from line to line where the filter works: margins, and whole vectors."""
+    return (width + 19) // 8 * 8

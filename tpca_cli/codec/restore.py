@@ -2,19 +2,21 @@
 
 Pixels are sorted by how much the brightness around them varies and in which direction; each class has a small
 symmetric filter, fitted to the pictures of the archive. One correction, computed from brightness, is added
-to all channels. Arithmetic is on integers small enough for float32 to be exact.
+to all channels; where there are several, each is then corrected by what all of them do around the pixel, and
+by where its color would be if it followed the brightness as it does nearby. All in integers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Values = TypeVar("Values", Singles, Ints)
 
 PAIRS = ((0, 1), (1, 0), (1, 1), (1, -1), (0, 2), (2, 0))
 LEVELS = 8
@@ -22,44 +24,100 @@ CLASSES = 3 * LEVELS
 BITS = 8
 SUBPIXEL = 8
 """Pixels are filtered in units of 1/8."""
+WINDOW = 25
+FLATNESS = 20 * SUBPIXEL**2 * WINDOW**2
+"""Against brightness that hardly varies, in which colors cannot follow it."""
+LARGEST = 1023
+"""Of a weight between channels, in 2^-BITS."""
 
 
 @dataclass(frozen=True, eq=False)
 class Restorer:
-    """Class borders (LEVELS - 1,) for the activity in 1/SUBPIXEL, and weights (CLASSES, pairs) in 2^-BITS."""
+    """Class borders (LEVELS - 1,) for the activity in 1/SUBPIXEL, and weights (CLASSES, pairs) in 2^-BITS.
+
+    `mixing` (c, features) are the weights between channels, in 2^-BITS; empty for gray and for archives
+    that were written without.
+    """
 
     borders: Ints
     weights: Ints
+    mixing: Ints
 
     def apply(self, images: Singles) -> None:
         """Correct images (n, c, h, w) in units of 1/SUBPIXEL, in place."""
-        differences = _differences(images)
+        change = self._by_brightness(images)  # (n, h, w)
+        if not self.mixing.size:
+            images += np.floor(change * np.float32(2.0**-BITS) + np.float32(0.5))[:, None]
+            return
+        features = _features(images)
+        for channel, row in enumerate(self.mixing):
+            total = sum(int(weight) * feature for weight, feature in zip(row, features, strict=True))
+            if not _is_alpha(channel, images.shape[1]):
+                total = total + change.astype(np.int64)
+            images[:, channel] += (total + (1 << BITS - 1)) >> BITS
+
+    def _by_brightness(self, images: Singles) -> Singles:
+        differences = _differences(_light(images))
         classes = _classes(differences, self.borders)
         change = np.zeros(differences[0].shape, np.float32)
         for difference, column in zip(differences, self.weights.T.astype(np.float32), strict=True):
             change += column.take(classes) * difference
-        images += np.floor(change * np.float32(2.0**-BITS) + np.float32(0.5))[:, None]
+        return change
 
     def to_array(self) -> NDArray[np.int16]:
-        """Borders, then weights."""
-        return np.concatenate([self.borders, self.weights.ravel()]).astype(np.int16)
+        """Borders, then weights, then those between channels."""
+        return np.concatenate([self.borders, self.weights.ravel(), self.mixing.ravel()]).astype(np.int16)
 
     @classmethod
-    def from_array(cls, array: NDArray[Any]) -> Restorer:
-        """The mirror of `to_array`; ValueError when it cannot be one."""
+    def from_array(cls, array: NDArray[Any], channels: int) -> Restorer:
+        """The mirror of `to_array` for pictures of so many channels; ValueError when it cannot be one."""
         flat = np.asarray(array).astype(np.int64)
-        size = CLASSES * len(PAIRS)
-        if flat.shape != (LEVELS - 1 + size,) or np.abs(flat[LEVELS - 1 :]).max() > 127:
+        borders, weights, mixing = np.split(flat, [LEVELS - 1, LEVELS - 1 + CLASSES * len(PAIRS)])
+        fits = weights.size == CLASSES * len(PAIRS) and mixing.size in (0, channels * feature_count(channels))
+        if not fits or np.abs(weights).max() > 127 or np.abs(mixing).max(initial=0) > LARGEST:
             raise ValueError(f"a filter of {flat.size} numbers")
-        return cls(flat[: LEVELS - 1], flat[LEVELS - 1 :].reshape(CLASSES, len(PAIRS)))
+        return cls(borders, weights.reshape(CLASSES, len(PAIRS)), mixing.reshape(-1, feature_count(channels)))
 
 
-def _differences(images: Singles) -> list[Singles]:
-    """For each pair of opposite neighbours, their brightness minus twice the pixel's own."""
-    _, c, h, w = images.shape
-    light = images[:, 0]
-    if c >= 3:
+def feature_count(channels: int) -> int:
+    """What a channel is corrected by: differences of all channels, and two colors that follow brightness."""
+    return len(PAIRS) * channels + (2 if channels >= 3 else 0)
+
+
+def _is_alpha(channel: int, channels: int) -> bool:
+    return channels in (2, 4) and channel == channels - 1
+
+
+def _light(images: Singles) -> Singles:
+    """Brightness (n, h, w)."""
+    light: Singles = images[:, 0]
+    if images.shape[1] >= 3:
         light = np.floor((light + 2 * images[:, 1] + images[:, 2]) * np.float32(0.25))
+    return light
+
+
+def _features(images: Singles) -> list[Ints]:
+    """Every feature as integers (n, h, w)."""
+    found = [d.astype(np.int64) for c in range(images.shape[1]) for d in _differences(images[:, c])]
+    if images.shape[1] >= 3:
+        light = _light(images).astype(np.int64)
+        found += [_follow(images[:, c].astype(np.int64) - light, light) for c in (0, 2)]
+    return found
+
+
+def _follow(color: Ints, light: Ints) -> Ints:
+    """How far a color is from the line through colors against brightness in 5 x 5 pixels, in steps of 16/25."""
+    colors, lights = _box(color), _box(light)
+    together = WINDOW * _box(color * light) - colors * lights
+    variance = WINDOW * _box(light * light) - lights * lights
+    slope = np.clip((together << BITS) // (variance + FLATNESS), -4 << BITS, 4 << BITS)
+    line = (colors << BITS) + slope * (WINDOW * light - lights)
+    return np.clip((line - (WINDOW << BITS) * color) >> 12, -4095, 4095)
+
+
+def _differences(light: Singles) -> list[Singles]:
+    """For each pair of opposite neighbours of a plane (n, h, w), their sum minus twice the pixel's own."""
+    _, h, w = light.shape
     padded = np.pad(light, ((0, 0), (2, 2), (2, 2)), "edge")
     twice = 2 * light
     found = []
@@ -70,14 +128,14 @@ def _differences(images: Singles) -> list[Singles]:
     return found
 
 
-def _box(values: Singles) -> Singles:
+def _box(values: Values) -> Values:
     """Sums over 5 x 5 pixels."""
     _, h, w = values.shape
     padded = np.pad(values, ((0, 0), (2, 2), (2, 2)), "edge")
     tall = padded[:, :h].copy()
     for k in range(1, 5):
         tall += padded[:, k : k + h]
-    wide: Singles = tall[..., :w].copy()
+    wide: Values = tall[..., :w].copy()
     for k in range(1, 5):
         wide += tall[..., k : k + w]
     return wide
@@ -101,7 +159,7 @@ def _classes(differences: list[Singles], borders: Ints) -> NDArray[np.intp]:
 
 def fit(decoded: list[Singles], originals: list[Singles]) -> Restorer:
     """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL."""
-    every = [_differences(images) for images in decoded]
+    every = [_differences(_light(images)) for images in decoded]
     activities = np.concatenate([np.add(*_activity(d)).ravel()[::7] for d in every])
     ranks = np.linspace(0, 1, LEVELS + 1)[1:-1]
     borders = np.minimum(np.rint(np.quantile(activities, ranks)), 32767).astype(np.int64)
@@ -109,7 +167,7 @@ def fit(decoded: list[Singles], originals: list[Singles]) -> Restorer:
     gram, right = np.zeros((CLASSES, size, size)), np.zeros((CLASSES, size))
     for differences, before, after in zip(every, decoded, originals, strict=True):
         classes = _classes(differences, borders).ravel()
-        error = (after - before).mean(axis=1).ravel().astype(np.float64)
+        error = _color_error(before, after).ravel().astype(np.float64)
         columns = [d.ravel().astype(np.float64) for d in differences]
         for a in range(size):
             right[:, a] += np.bincount(classes, columns[a] * error, minlength=CLASSES)
@@ -118,4 +176,31 @@ def fit(decoded: list[Singles], originals: list[Singles]) -> Restorer:
                 gram[:, b, a] = gram[:, a, b]
     ridge = 1e-3 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size + 1e4
     weights = np.linalg.solve(gram + ridge * np.eye(size), right[..., None])[..., 0]
-    return Restorer(borders, np.clip(np.rint(weights * 2.0**BITS), -127, 127).astype(np.int64))
+    whole = np.clip(np.rint(weights * 2.0**BITS), -127, 127).astype(np.int64)
+    restorer = Restorer(borders, whole, np.zeros((0, 0), np.int64))
+    channels = decoded[0].shape[1]
+    return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, decoded, originals))
+
+
+def _color_error(before: Singles, after: Singles) -> Singles:
+    """The mean error of the channels that are no alpha, (n, h, w)."""
+    colors = [c for c in range(before.shape[1]) if not _is_alpha(c, before.shape[1])]
+    return np.asarray((after - before)[:, colors].mean(axis=1), np.float32)
+
+
+def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Singles]) -> Ints:
+    """Weights between channels for what the filter by brightness leaves, by least squares."""
+    channels = decoded[0].shape[1]
+    size = feature_count(channels)
+    gram, right = np.zeros((size, size)), np.zeros((size, channels))
+    for before, after in zip(decoded, originals, strict=True):
+        columns = np.stack([feature.ravel() for feature in _features(before)]).astype(np.float64)
+        change = restorer._by_brightness(before) * 2.0**-BITS
+        left = after - before
+        for channel in range(channels):
+            rest = left[:, channel] - (0 if _is_alpha(channel, channels) else change)
+            right[:, channel] += columns @ rest.ravel()
+        gram += columns @ columns.T
+    ridge = 1e-4 * np.trace(gram) / size + 1e4
+    weights = np.linalg.solve(gram + ridge * np.eye(size), right).T  # (c, features)
+    return np.clip(np.rint(weights * 2.0**BITS), -LARGEST, LARGEST).astype(np.int64)

@@ -1,7 +1,7 @@
 """How images are packed into blocks: the unit of coding, of random access and of damage.
 
-A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become; a larger
-image is cut into bands of whole tile rows, one block each. The packing depends only on the sizes and the
+A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become, or one
+larger image; beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. The packing depends only on the sizes and the
 framing, never on workers or memory.
 """
 
@@ -14,6 +14,8 @@ from itertools import pairwise
 from tpca_cli.framing import Framing
 
 BLOCK_PIXELS = 2**17
+BAND_PIXELS = 2**19
+"""What is learned in a block is lost after it: an image that is read as a whole should be one."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,11 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
 
 
 def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:
-    """Bands of whole tile rows, as equal as they can be, each about a block's worth of pixels."""
-    if framing.kind == "whole" or _area(h, w, framing) <= BLOCK_PIXELS:
+    """Bands of whole tile rows, as equal as they can be."""
+    if framing.kind == "whole" or _area(h, w, framing) <= BAND_PIXELS:
         return ((0, h),)
     tile_rows = -(-h // framing.height)
-    count = min(tile_rows, -(-_area(h, w, framing) // BLOCK_PIXELS))
+    count = min(tile_rows, -(-_area(h, w, framing) // BAND_PIXELS))
     starts = [tile_rows * k // count * framing.height for k in range(count)] + [h]
     return tuple((start, stop - start) for start, stop in pairwise(starts))
 

@@ -2,6 +2,8 @@
 
 #include "pixels.h"
 
+enum { WINDOW = 25, FLATNESS = 20 * SUBPIXEL * SUBPIXEL * WINDOW * WINDOW };
+
 static void round_pixels(const Job *job, const Shape *shape, u8 *pixels) {
     i32 height = shape->down * job->side, width = shape->right * job->side, colors = job->colors;
     for (i32 c = 0; c < colors; c++)
@@ -15,68 +17,237 @@ static void round_pixels(const Job *job, const Shape *shape, u8 *pixels) {
         }
 }
 
-// Sums over 5 x 5 pixels of values (h, w), edges repeated; `tall` is scratch for one line and its margins.
-static void box(i32 *out, const i32 *values, i32 height, i32 width, i32 *tall) {
-    for (i32 y = 0; y < height; y++) {
-        const i32 *lines[5];
-        for (i32 k = 0; k < 5; k++) lines[k] = values + clipped(y + k - 2, 0, height - 1) * width;
-        for (i32 x = 0; x < width; x++) tall[x + 2] = lines[0][x] + lines[1][x] + lines[2][x] + lines[3][x] + lines[4][x];
-        tall[0] = tall[1] = tall[2];
-        tall[width + 2] = tall[width + 3] = tall[width + 1];
-        for (i32 x = 0; x < width; x++) out[y * width + x] = tall[x] + tall[x + 1] + tall[x + 2] + tall[x + 3] + tall[x + 4];
+// Planes have two lines above and below, and margins beside, that repeat their edges.
+INLINE i32 stride_of(i32 width) { return (width + 19) & ~7; }
+
+static void pad(i16 *plane, i32 height, i32 width) {
+    i32 stride = stride_of(width);
+    for (i32 y = 2; y < height + 2; y++) {
+        i16 *line = plane + y * stride + 2;
+        line[-2] = line[-1] = line[0];
+        line[width] = line[width + 1] = line[width - 1];
+    }
+    for (i32 k = 0; k < 2; k++) {
+        __builtin_memcpy(plane + k * stride, plane + 2 * stride, 2 * stride);
+        __builtin_memcpy(plane + (height + 2 + k) * stride, plane + (height + 1) * stride, 2 * stride);
+    }
+}
+
+#define SHORTS(pointer) wasm_v128_load(pointer)
+#define INTS(pointer) wasm_v128_load(pointer)
+#define ADD wasm_i32x4_add
+
+INLINE void move(i32 *sums, v128_t low, v128_t high, i32 adding) {
+    wasm_v128_store(sums, adding ? ADD(INTS(sums), low) : wasm_i32x4_sub(INTS(sums), low));
+    wasm_v128_store(sums + 4, adding ? ADD(INTS(sums + 4), high) : wasm_i32x4_sub(INTS(sums + 4), high));
+}
+
+// Sums over five lines of each plane: how the brightness bends across and down, itself, and two colors; then of
+// the square of brightness and of its products with the colors.
+enum { ACROSS, DOWN, LIGHT, FIRST, SECOND, SUMMED, PRODUCTS = SUMMED - LIGHT, SUMS = SUMMED + PRODUCTS };
+
+INLINE void move_line(i32 *sums, const i16 *const *planes, i32 at, i32 stride, i32 adding, i32 follow) {
+    for (i32 x = 0; x < stride; x += 8) {
+        for (i32 k = 0; k < (follow ? SUMMED : LIGHT); k++) {
+            v128_t own = SHORTS(planes[k] + at + x);
+            move(sums + k * stride + x, wasm_i32x4_extend_low_i16x8(own), wasm_i32x4_extend_high_i16x8(own), adding);
+        }
+        v128_t light = SHORTS(planes[LIGHT] + at + x);
+        for (i32 k = 0; k < (follow ? PRODUCTS : 0); k++) {
+            v128_t own = SHORTS(planes[LIGHT + k] + at + x);
+            move(sums + (SUMMED + k) * stride + x, wasm_i32x4_extmul_low_i16x8(light, own),
+                 wasm_i32x4_extmul_high_i16x8(light, own), adding);
+        }
+    }
+}
+
+INLINE v128_t five(const i32 *sums) {
+    return ADD(ADD(ADD(INTS(sums), INTS(sums + 1)), ADD(INTS(sums + 2), INTS(sums + 3))), INTS(sums + 4));
+}
+
+INLINE v128_t doubles(v128_t ints, i32 high) {
+    return wasm_f64x2_convert_low_i32x4(high ? wasm_i32x4_shuffle(ints, ints, 2, 3, 2, 3) : ints);
+}
+
+INLINE v128_t scaled(v128_t values, double factor) { return TIMES(values, wasm_f64x2_splat(factor)); }
+
+INLINE v128_t bounded(v128_t ints, i32 most) {
+    return wasm_i32x4_max(wasm_i32x4_min(ints, wasm_i32x4_splat(most)), wasm_i32x4_splat(-most));
+}
+
+// How far two colors are from the line through colors against brightness within 5 x 5 pixels, in steps of 16/25.
+static void follow_light(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out) {
+    for (i32 x = 0; x < width; x += 4) {
+        v128_t light = five(sums + LIGHT * stride + x), squares = five(sums + SUMMED * stride + x), variance[2];
+        for (i32 h = 0; h < 2; h++) {
+            v128_t lights = doubles(light, h);
+            variance[h] = PLUS(wasm_f64x2_sub(scaled(doubles(squares, h), WINDOW), TIMES(lights, lights)), wasm_f64x2_splat(FLATNESS));
+        }
+        v128_t ahead = wasm_i32x4_sub(wasm_i32x4_mul(wasm_i32x4_load16x4(planes[LIGHT] + at + x), wasm_i32x4_splat(WINDOW)), light);
+        for (i32 k = 1; k < 3; k++) {
+            v128_t color = five(sums + (LIGHT + k) * stride + x), products = five(sums + (SUMMED + k) * stride + x), slopes[2];
+            for (i32 h = 0; h < 2; h++) {
+                v128_t together = wasm_f64x2_sub(scaled(doubles(products, h), WINDOW), TIMES(doubles(color, h), doubles(light, h)));
+                slopes[h] = wasm_i32x4_trunc_sat_f64x2_zero(wasm_f64x2_floor(wasm_f64x2_div(scaled(together, 256), variance[h])));
+            }
+            v128_t slope = bounded(wasm_i32x4_shuffle(slopes[0], slopes[1], 0, 1, 4, 5), 1024);
+            v128_t own = wasm_i32x4_mul(wasm_i32x4_load16x4(planes[LIGHT + k] + at + x), wasm_i32x4_splat(256 * WINDOW));
+            v128_t line = ADD(wasm_i32x4_shl(color, 8), wasm_i32x4_mul(slope, ahead));
+            v128_t away = bounded(wasm_i32x4_shr(wasm_i32x4_sub(line, own), 12), 4095);
+            wasm_v128_store64_lane(out + (k - 1) * stride + x, wasm_i16x8_narrow_i32x4(away, away), 0);
+        }
+    }
+}
+
+// Opposite neighbours minus twice the pixel, for eight pixels and every pair.
+INLINE void differ(v128_t *out, const i16 *at, i32 stride) {
+    const i32 steps[PAIRS] = {1, stride, stride + 1, stride - 1, 2, 2 * stride};
+    v128_t twice = wasm_i16x8_shl(SHORTS(at), 1);
+    for (i32 k = 0; k < PAIRS; k++)
+        out[k] = wasm_i16x8_sub(wasm_i16x8_add(SHORTS(at + steps[k]), SHORTS(at - steps[k])), twice);
+}
+
+#define LOW_HALVES(a, b) wasm_i16x8_shuffle(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_HALVES(a, b) wasm_i16x8_shuffle(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+enum { MOST_FEATURES = PAIRS * COLORS + 2 };
+
+typedef struct {
+    i32 colors, features, stride, area;  // of planes with their margins
+    const i16 *fine, *follows;           // planes; a line of each color that follows brightness
+    i32 weights[COLORS][MOST_FEATURES / 2];  // of two features at a time
+} Mixing;
+
+// Eight pixels of a line: corrections by brightness, and by all channels, to every channel.
+INLINE void mix_pixels(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32 count, u8 *pixels) {
+    v128_t features[MOST_FEATURES], low[MOST_FEATURES / 2], high[MOST_FEATURES / 2];
+    i32 colors = mixing->colors, pairs = mixing->features / 2;
+    u8 out[8];
+    if (pairs) {
+        for (i32 c = 0; c < colors; c++) differ(features + c * PAIRS, mixing->fine + c * mixing->area + at + x, mixing->stride);
+        for (i32 k = PAIRS * colors; k < 2 * pairs; k++)
+            features[k] = SHORTS(mixing->follows + (k - PAIRS * colors) * mixing->stride + x);
+        for (i32 k = 0; k < pairs; k++) {
+            low[k] = LOW_HALVES(features[2 * k], features[2 * k + 1]);
+            high[k] = HIGH_HALVES(features[2 * k], features[2 * k + 1]);
+        }
+    }
+    for (i32 c = 0; c < colors; c++) {
+        i32 alpha = pairs && colors % 2 == 0 && c == colors - 1;
+        v128_t first = alpha ? wasm_i32x4_splat(0) : INTS(line + x), second = alpha ? first : INTS(line + x + 4);
+        for (i32 k = 0; k < pairs; k++) {
+            v128_t weights = wasm_i32x4_splat(mixing->weights[c][k]);
+            first = ADD(first, wasm_i32x4_dot_i16x8(low[k], weights));
+            second = ADD(second, wasm_i32x4_dot_i16x8(high[k], weights));
+        }
+        v128_t half = wasm_i32x4_splat(128), fine = SHORTS(mixing->fine + c * mixing->area + at + x);
+        v128_t change = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(ADD(first, half), 8), wasm_i32x4_shr(ADD(second, half), 8));
+        v128_t found = wasm_i16x8_add_sat(wasm_i16x8_add_sat(fine, change), wasm_i16x8_splat(SUBPIXEL / 2));
+        found = wasm_i16x8_shr(found, 3);
+        wasm_v128_store64_lane(out, wasm_u8x16_narrow_i16x8(found, found), 0);
+        for (i32 k = 0; k < count; k++) pixels[k * colors + c] = out[k];
+    }
+}
+
+// Eight vectors of eight become those of their first, second, .. entries.
+INLINE void transpose(v128_t *v) {
+    v128_t a[8], b[8];
+    for (i32 k = 0; k < 4; k++) a[2 * k] = LOW_HALVES(v[2 * k], v[2 * k + 1]), a[2 * k + 1] = HIGH_HALVES(v[2 * k], v[2 * k + 1]);
+    for (i32 k = 0; k < 8; k += 4)
+        for (i32 h = 0; h < 2; h++) {
+            b[k + 2 * h] = wasm_i32x4_shuffle(a[k + h], a[k + h + 2], 0, 4, 1, 5);
+            b[k + 2 * h + 1] = wasm_i32x4_shuffle(a[k + h], a[k + h + 2], 2, 6, 3, 7);
+        }
+    for (i32 k = 0; k < 4; k++) {
+        v[2 * k] = wasm_i64x2_shuffle(b[k], b[k + 4], 0, 2);
+        v[2 * k + 1] = wasm_i64x2_shuffle(b[k], b[k + 4], 1, 3);
+    }
+}
+
+// Sums of the four entries of four vectors.
+INLINE v128_t totals(const v128_t *v) {
+    v128_t a = ADD(wasm_i32x4_shuffle(v[0], v[1], 0, 4, 1, 5), wasm_i32x4_shuffle(v[0], v[1], 2, 6, 3, 7));
+    v128_t b = ADD(wasm_i32x4_shuffle(v[2], v[3], 0, 4, 1, 5), wasm_i32x4_shuffle(v[2], v[3], 2, 6, 3, 7));
+    return ADD(wasm_i64x2_shuffle(a, b, 0, 2), wasm_i64x2_shuffle(a, b, 1, 3));
+}
+
+// The class of four pixels, by how much brightness bends around them and which way.
+INLINE v128_t classes(const Job *job, v128_t across, v128_t down) {
+    v128_t level = wasm_i32x4_splat(0), activity = ADD(across, down);
+    for (i32 k = 0; k < LEVELS - 1; k++) level = wasm_i32x4_sub(level, wasm_i32x4_gt(activity, wasm_i32x4_splat(job->borders[k])));
+    v128_t twice = wasm_i32x4_shl(across, 1), thrice = ADD(wasm_i32x4_shl(down, 1), down);
+    v128_t found = wasm_i32x4_sub(ADD(wasm_i32x4_shl(level, 1), level), wasm_i32x4_gt(twice, thrice));
+    twice = wasm_i32x4_shl(down, 1), thrice = ADD(wasm_i32x4_shl(across, 1), across);
+    v128_t other = wasm_i32x4_gt(twice, thrice);
+    return wasm_i32x4_sub(found, ADD(other, other));
+}
+
+// The correction of a line by brightness, by the filter of the class of every pixel.
+static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *light, const i32 *sums, i32 stride, i32 width, i32 *line) {
+    for (i32 x = 0; x < width; x += 8) {
+        i32 class[8];
+        v128_t pixels[8] = {0}, *nearby = pixels;
+        for (i32 h = 0; h < 8; h += 4)
+            wasm_v128_store(class + h, classes(job, five(sums + ACROSS * stride + x + h), five(sums + DOWN * stride + x + h)));
+        differ(nearby, light + x, stride);
+        pixels[6] = pixels[7] = wasm_i32x4_splat(0);
+        transpose(pixels);
+        for (i32 k = 0; k < 8; k++) pixels[k] = wasm_i32x4_dot_i16x8(pixels[k], SHORTS(filters[clipped(class[k], 0, 3 * LEVELS - 1)]));
+        wasm_v128_store(line + x, totals(pixels));
+        wasm_v128_store(line + x + 4, totals(pixels + 4));
+    }
+}
+
+static void to_shorts(const Job *job, const Shape *shape, i16 *fine, i32 area) {
+    i32 tall = shape->down * job->side, wide = shape->right * job->side, stride = stride_of(shape->width);
+    for (i32 c = 0; c < job->colors; c++) {
+        for (i32 y = 0; y < shape->height; y++) {
+            const double *plane = job->planes + (c * tall + y) * wide;
+            i16 *out = fine + c * area + (y + 2) * stride + 2;
+            for (i32 x = 0; x < shape->width; x++) {
+                double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
+                out[x] = value < -1024 ? -1024 : value > 3071 ? 3071 : (i32)value;
+            }
+        }
+        pad(fine + c * area, shape->height, shape->width);
     }
 }
 
 static void restore_pixels(const Job *job, const Shape *shape, u8 *pixels) {
-    i32 tall = shape->down * job->side, wide = shape->right * job->side, colors = job->colors;
-    i32 height = shape->height, width = shape->width, area = height * width, stride = width + 4;
-    i32 *fine = job->ints, *light = fine + colors * area, *down = light + (height + 4) * stride, *across = down + area;
-    i32 *sum_across = across + area, *sum_down = sum_across + area, *line = sum_down + area;
+    static i16 filters[3 * LEVELS][8] __attribute__((aligned(16)));
+    i32 colors = job->colors, height = shape->height, width = shape->width, stride = stride_of(width);
+    i32 area = (height + 4) * stride, follow = job->restored > 1 && colors >= 3;
+    i16 *fine = job->shorts, *bent = fine + colors * area, *light = bent + 2 * area, *away = light + area, *follows = away + 2 * area;
+    i32 *line = job->ints, *sums = line + stride;
+    const i16 *const planes[SUMMED] = {bent, bent + area, light, away, away + area};
+    Mixing mixing = {colors, job->restored > 1 ? PAIRS * colors + 2 * follow : 0, stride, area, fine, follows, {{0}}};
+    for (i32 k = 0; k < 3 * LEVELS * PAIRS; k++) filters[k / PAIRS][k % PAIRS] = job->weights[k];
     for (i32 c = 0; c < colors; c++)
-        for (i32 y = 0; y < height; y++) {
-            const double *plane = job->planes + (c * tall + y) * wide;
-            for (i32 x = 0; x < width; x++) {
-                double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
-                fine[c * area + y * width + x] = value < -1024 ? -1024 : value > 3071 ? 3071 : (i32)value;
-            }
+        for (i32 k = 0; k < mixing.features; k += 2) {
+            const i32 *weights = job->mixing + c * mixing.features + k;
+            mixing.weights[c][k / 2] = (weights[0] & 0xffff) | (i32)((u32)weights[1] << 16);
         }
-    for (i32 y = -2; y < height + 2; y++) {
-        const i32 *first = fine + clipped(y, 0, height - 1) * width;
-        i32 *out = light + (y + 2) * stride + 2;
-        for (i32 x = 0; x < width; x++)
-            out[x] = colors < 3 ? first[x] : (first[x] + 2 * first[area + x] + first[2 * area + x]) >> 2;
-        out[-2] = out[-1] = out[0];
-        out[width] = out[width + 1] = out[width - 1];
-    }
-    for (i32 y = 0; y < height; y++) {
-        const i32 *here = light + (y + 2) * stride + 2;
-        for (i32 x = 0; x < width; x++) {
-            i32 a = here[x + 1] + here[x - 1] - 2 * here[x], d = here[x + stride] + here[x - stride] - 2 * here[x];
-            across[y * width + x] = a < 0 ? -a : a;
-            down[y * width + x] = d < 0 ? -d : d;
+    to_shorts(job, shape, fine, area);
+    for (i32 x = 0; x < area; x++) light[x] = colors < 3 ? fine[x] : (fine[x] + 2 * fine[area + x] + fine[2 * area + x]) >> 2;
+    for (i32 x = 0; x < area && follow; x++) away[x] = fine[x] - light[x], away[area + x] = fine[2 * area + x] - light[x];
+    for (i32 y = 2; y < height + 2; y++) {
+        const i16 *here = light + y * stride + 2;
+        for (i32 x = 0; x < width; x += 8) {
+            v128_t found[PAIRS];
+            differ(found, here + x, stride);
+            for (i32 k = 0; k < 2; k++) wasm_v128_store(bent + k * area + y * stride + 2 + x, wasm_i16x8_abs(found[k]));
         }
     }
-    box(sum_across, across, height, width, line);
-    box(sum_down, down, height, width, line);
+    for (i32 k = 0; k < 2; k++) pad(bent + k * area, height, width);
+    __builtin_memset(sums, 0, SUMS * 4 * stride);
+    for (i32 y = 0; y < 4; y++) move_line(sums, planes, y * stride, stride, 1, follow);
     for (i32 y = 0; y < height; y++) {
-        const i32 *here = light + (y + 2) * stride + 2;
-        for (i32 x = 0; x < width; x++) {
-            i32 a = sum_across[y * width + x], d = sum_down[y * width + x], level = 0;
-            for (i32 k = 0; k < LEVELS - 1; k++) level += a + d > job->borders[k];
-            line[x] = 3 * level + (2 * a > 3 * d) + 2 * (2 * d > 3 * a);
-        }
-        for (i32 x = 0; x < width; x++) {
-            const i32 *at = here + x, *weights = job->weights + PAIRS * line[x];
-            i32 twice = 2 * at[0];
-            i32 change = weights[0] * (at[1] + at[-1] - twice) + weights[1] * (at[stride] + at[-stride] - twice) +
-                         weights[2] * (at[stride + 1] + at[-stride - 1] - twice) +
-                         weights[3] * (at[stride - 1] + at[1 - stride] - twice) +
-                         weights[4] * (at[2] + at[-2] - twice) + weights[5] * (at[2 * stride] + at[-2 * stride] - twice);
-            line[x] = (change + 128) >> 8;
-        }
-        for (i32 c = 0; c < colors; c++)
-            for (i32 x = 0; x < width; x++)
-                pixels[(y * width + x) * colors + c] =
-                    clipped((fine[c * area + y * width + x] + line[x] + SUBPIXEL / 2) >> 3, 0, 255);
+        i32 at = (y + 2) * stride + 2;
+        move_line(sums, planes, (y + 4) * stride, stride, 1, follow);
+        by_brightness(job, filters, light + at, sums, stride, width, line);
+        if (follow) follow_light(sums, planes, at, width, stride, follows);
+        move_line(sums, planes, y * stride, stride, 0, follow);
+        for (i32 x = 0; x < width; x += 8)
+            mix_pixels(&mixing, at, x, line, least(8, width - x), pixels + (y * width + x) * colors);
     }
 }

@@ -59,11 +59,12 @@ typedef struct {
     const i32 *indices;                      // (rows, 3)
     const double *factors, *factors_back;    // down, across, colors: the matrices of analysis and of synthesis
     const double *lap_before, *lap_after;    // (2, 4, 4) even and odd halves
-    const i32 *borders, *weights;            // of the filter
+    const i32 *borders, *weights, *mixing;   // of the filter
     const u8 *pixels;                        // of all pictures, in
     u8 *decoded;                             // out
     i64 *errors;                             // (pictures,)
     double *planes;
+    i16 *shorts;
     i32 *ints;
 } Job;
 
