@@ -77,27 +77,51 @@ def to_pixels(image: Image, bits: int, peak: int) -> Image:
 
 def restore(image: Image, numbers: list[int]) -> Image:
     """The restoring filter; samples come in 1/64 and are filtered in 1/8."""
-    borders, weights = numbers[:7], numbers[7:]
+    borders, weights, mixing = numbers[:7], numbers[7:151], numbers[151:]
     fine = [[[max(-1024, min(shifted(v, 3), 3071)) for v in pixel] for pixel in row] for row in image]
-    height, width = len(fine), len(fine[0])
+    height, width, channels = len(fine), len(fine[0]), len(fine[0][0])
     light = [[(p[0] + 2 * p[1] + p[2]) >> 2 if len(p) >= 3 else p[0] for p in row] for row in fine]
 
     def at(plane: list[list[int]], y: int, x: int) -> int:
         return plane[max(0, min(y, height - 1))][max(0, min(x, width - 1))]
 
-    def bend(y: int, x: int, down: int, right: int) -> int:
-        return at(light, y + down, x + right) + at(light, y - down, x - right) - 2 * light[y][x]
+    def bend(plane: list[list[int]], y: int, x: int, down: int, right: int) -> int:
+        return at(plane, y + down, x + right) + at(plane, y - down, x - right) - 2 * plane[y][x]
 
     def box(plane: list[list[int]]) -> list[list[int]]:
         tall = [[sum(at(plane, y + k, x) for k in range(-2, 3)) for x in range(width)] for y in range(height)]
         return [[sum(at(tall, y, x + k) for k in range(-2, 3)) for x in range(width)] for y in range(height)]
 
     across, down = (
-        box([[abs(bend(y, x, *pair)) for x in range(width)] for y in range(height)]) for pair in PAIRS[:2]
+        box([[abs(bend(light, y, x, *pair)) for x in range(width)] for y in range(height)])
+        for pair in PAIRS[:2]
     )
+
+    def follow(c: int) -> list[list[int]]:
+        color = [[p[c] - u for p, u in zip(*rows, strict=True)] for rows in zip(fine, light, strict=True)]
+        both = [[s * u for s, u in zip(*rows, strict=True)] for rows in zip(color, light, strict=True)]
+        colors, lights, products = box(color), box(light), box(both)
+        squares = box([[u * u for u in row] for row in light])
+        found = [[0] * width for _ in range(height)]
+        for y, x in product(range(height), range(width)):
+            spread = 25 * squares[y][x] - lights[y][x] ** 2 + 800_000
+            slope = 256 * (25 * products[y][x] - colors[y][x] * lights[y][x]) // spread
+            line = 256 * colors[y][x] + max(-1024, min(slope, 1024)) * (25 * light[y][x] - lights[y][x])
+            found[y][x] = max(-4095, min((line - 6400 * color[y][x]) >> 12, 4095))
+        return found
+
+    planes = [[[p[c] for p in row] for row in fine] for c in range(channels)]
+    follows = [follow(c) for c in (0, 2)] if mixing and channels >= 3 else []
+    count = len(mixing) // channels
     for y, x in product(range(height), range(width)):
         a, d = across[y][x], down[y][x]
         kind = 3 * sum(a + d > border for border in borders) + (2 * a > 3 * d) + 2 * (2 * d > 3 * a)
-        change = sum(weights[6 * kind + k] * bend(y, x, *pair) for k, pair in enumerate(PAIRS))
-        fine[y][x] = [v + shifted(change, 8) for v in fine[y][x]]
+        change = sum(weights[6 * kind + k] * bend(light, y, x, *pair) for k, pair in enumerate(PAIRS))
+        features = [bend(plane, y, x, *pair) for plane in planes for pair in PAIRS]
+        features += [plane[y][x] for plane in follows]
+        for c in range(channels):
+            own = mixing[c * count : (c + 1) * count]
+            total = sum(a * b for a, b in zip(own, features, strict=True)) if mixing else 0
+            alpha = bool(mixing) and channels % 2 == 0 and c == channels - 1
+            fine[y][x][c] += shifted(total + (0 if alpha else change), 8)
     return to_pixels(fine, 3, 255)

@@ -20,7 +20,7 @@ from tpca_cli.errors import FileRefused
 def path(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     folder(root / "in", 40, sizes=[(96, 128), (64, 64)])
-    save(root / "in" / "large.png", natural(500, 600, seed=77))
+    save(root / "in" / "large.png", natural(750, 800, seed=77))
     tpca("encode", root / "in", "-o", root / "a.h5", "--psnr", 36, "--tile", 8)
     return root / "a.h5"
 
@@ -33,7 +33,7 @@ def _sum(job) -> int:
 def test_it_is_a_sequence_of_images(path) -> None:
     archive = tpca_cli.Archive(path)
     assert len(archive) == len(archive.names) == 41
-    assert archive[0].shape == (96, 128, 3) and archive[-1].shape == (500, 600, 3)
+    assert archive[0].shape == (96, 128, 3) and archive[-1].shape == (750, 800, 3)
     assert np.array_equal(archive[1:3][1], archive[2])
     assert sum(1 for _ in archive) == 41
     with pytest.raises(IndexError):

@@ -58,14 +58,20 @@ def test_any_coder_is_read_the_same_way(name: str) -> None:
     check_agreement(coder, [noise(h, w, frame[2], k) for k, (h, w) in enumerate(shapes)])
 
 
-def test_a_harsh_filter_on_noise_is_read_the_same_way() -> None:
-    """Largest weights on the largest differences: no sum of the restoring filter is rounded."""
-    from tpca_cli.codec.restore import Restorer
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("largest", [0, 40, 1023])
+def test_a_harsh_filter_on_noise_is_read_the_same_way(channels: int, largest: int) -> None:
+    """Large weights on the largest differences: no sum of the restoring filter is rounded."""
+    from tpca_cli.codec.restore import Restorer, feature_count
 
-    pictures = [noise(24, 24, 3, 1) // 128 * 255]
-    coder = coder_of(2, (8, 8, 3), "tile", 192, 300.0, pictures)
+    pictures = [noise(24, 24, channels, 1) // 128 * 255, noise(13, 9, channels, 2)]
+    coder = coder_of(2, (8, 8, channels), "tile", 64 * channels, 300.0, pictures)
     signs = np.where(np.arange(24 * 6).reshape(24, 6) % 5 < 3, 127, -127)
-    restorer = Restorer(np.arange(1, 8) * 4000, signs)
+    features = feature_count(channels)
+    mixing = np.where(np.arange(channels * features) % 7 < 3, largest, -largest).reshape(channels, features)
+    if not largest or channels == 1:
+        mixing = np.zeros((0, 0), np.int64)
+    restorer = Restorer(np.arange(1, 8) * 4000, signs, mixing)
     check_agreement(dataclasses.replace(coder, restorer=restorer, restore_step=coder.step_units), pictures)
 
 

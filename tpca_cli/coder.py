@@ -127,7 +127,7 @@ class Coder:
             shapes = _shapes(pictures)
             _, values = self._code(pictures)
             for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):
-                decoded.append(_subpixels(images))
+                decoded.append(restore.subpixels(images, SCALE))
                 original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)
                 originals.append(original.astype(np.float32) * restore.SUBPIXEL)
         return replace(self, restorer=restore.fit(decoded, originals), restore_step=self.step_units)
@@ -221,11 +221,7 @@ class Coder:
             if restorer is None:
                 pixels = self.basis.to_pixels(images)
             else:
-                fine = _subpixels(images)
-                restorer.apply(fine)
-                fine += restore.SUBPIXEL // 2
-                fine *= np.float32(1 / restore.SUBPIXEL)
-                pixels = np.clip(np.floor(fine, out=fine), 0, self.basis.peak, out=fine).astype(np.uint8)
+                pixels = restorer.pixels(images, SCALE)
             out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))
         return out
 
@@ -266,9 +262,8 @@ class Coder:
                 np.asarray(array).astype(np.int64)
                 for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
             )
-            restorer = (
-                restore.Restorer.from_array(arrays["restore"], framing.channels) if "restore" in arrays else None
-            )
+            numbers = arrays.get("restore")
+            restorer = None if numbers is None else restore.Restorer.from_array(numbers, framing.channels)
             restore_step = int(meta["restore"])
         except (KeyError, TypeError, ValueError) as error:
             raise FileRefused(f"coder is incomplete or malformed ({error})") from error
@@ -292,11 +287,3 @@ def _units(step: float) -> int:
 
 def _shapes(pictures: Sequence[Pixels]) -> list[Shape]:
     return [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
-
-
-def _subpixels(images: Floats) -> restore.Singles:
-    """Images in units of 1/SCALE as rounded units of 1/SUBPIXEL, clipped so that float32 sums stay exact."""
-    fine = images * (restore.SUBPIXEL / SCALE)
-    fine += 0.5
-    np.floor(fine, out=fine)
-    return np.clip(fine, -1024, 3071, out=fine).astype(np.float32)

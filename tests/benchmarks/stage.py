@@ -2,10 +2,10 @@
 
     python tests/benchmarks/stage.py FOLDER [--size HxW] [--repeat N] [--workers N]
 
-Prints images per second of both, measured in turns in one run, the best of each, and their ratio; then the peak memory of
-staging the first fifth of the folder and all of it. Both are given the list of files (the time to make it is
-printed too). The bare loop's processes are already running and keep nothing; the staging starts its own and
-ends with a committed, verified tensor file.
+Prints images per second of both, measured in turns in one run, the best of each, and their ratio; then the
+peak memory of staging the first fifth of the folder and all of it. Both are given the list of files (the time
+to make it is printed too). The bare loop's processes are already running and keep nothing; the staging starts
+its own and ends with a committed, verified tensor file.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def write(target: Path, coder: Coder, pictures: list[Any], jobs: list[tuple[int,
         data = coder.encode([p[row : row + rows] if rows else p for p in some]).data
         blocks.append(BlockRecord(len(data), 0, first, count, row, rows, store.digest_of(data)))
         parts.append(data)
-    mode = "RGB" if pictures[0].shape[2] == 3 else "L"
+    mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[pictures[0].shape[2]]
     entries = [
         Entry(b"%d.png" % k, b"\0" * 8, 10**18, 0, p.shape[0], p.shape[1], mode, 0)
         for k, p in enumerate(pictures)
@@ -98,6 +99,29 @@ def tile8(work: Path, target: Path) -> None:
     coder = trained(work, [picture(192, 184, 3, seed) for seed in (1, 2)], 8, lapped=True)
     pictures = [picture(24, 40, 3, 3), picture(24, 40, 3, 4), picture(17, 9, 3, 5), picture(40, 21, 3, 6)]
     write(target, coder, pictures, [(0, 2, 0, 0), (2, 1, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)])
+
+
+def colors(work: Path, target: Path) -> None:
+    """As tile8, with channels that correct one another."""
+    coder = trained(work, [picture(192, 184, 3, seed) for seed in (11, 12)], 8, lapped=True)
+    assert coder.restorer is not None and coder.restorer.mixing.any()
+    write(target, coder, [picture(33, 42, 3, 13), picture(7, 3, 3, 14)], [(0, 2, 0, 0)])
+
+
+def see_through(work: Path, target: Path) -> None:
+    """The same for color with alpha."""
+    coder = trained(work, [picture(192, 184, 4, seed) for seed in (11, 12)], 8, lapped=False)
+    assert coder.restorer is not None and coder.restorer.mixing.any()
+    write(target, coder, [picture(21, 26, 4, 13)], [(0, 1, 0, 0)])
+
+
+def gray_alpha(work: Path, target: Path) -> None:
+    """The same for gray with alpha, with weights that no fit would give."""
+    coder = trained(work, [picture(192, 184, 2, seed) for seed in (11, 12)], 16, lapped=True)
+    assert coder.restorer is not None
+    odd = replace(coder.restorer, mixing=(np.arange(24) * 71 % 61 - 30).reshape(2, 12))
+    coder = replace(coder, restorer=odd)
+    write(target, coder, [picture(21, 26, 2, 13)], [(0, 1, 0, 0)])
 
 
 def tile32(work: Path, target: Path) -> None:
@@ -165,7 +189,8 @@ def appended(work: Path, target: Path) -> None:
 
 
 ARCHIVES = (
-    tile8, tile16, tile32, whole, dense, single, truncated, depth16, rgba, gray_in_color, appended
+    tile8, tile16, tile32, whole, dense, single, truncated, depth16, rgba, gray_in_color, appended,
+    colors, see_through, gray_alpha
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 Fields = Mapping[str, int | Array | Room]
 
 NO_PICTURES: Fields = {"picture_count": 0}
-LAMBDA = 0.085
+LAMBDA = 0.08
 """Bits are worth this many squared steps."""
 ROWS, CYCLE = 48, 4
 """Classes 44 to 47 stand for all larger ones too: for each octave above, one more low bit goes out raw."""
@@ -161,4 +161,5 @@ def _of_format() -> dict[str, Array]:
         "offsets": priors.OFFSETS.astype(np.int32),
         "prices": LAMBDA * np.floor(bits * 256 + 0.5) / 256,
         "log_prices": LAMBDA * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, 64))]),
+        "bit_prices": LAMBDA * np.floor(256 * (12 - np.log2(np.arange(4096) + 0.5)) + 0.5) / 256,
     }

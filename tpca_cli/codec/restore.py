@@ -43,6 +43,14 @@ class Restorer:
     weights: Ints
     mixing: Ints
 
+    def pixels(self, images: NDArray[np.float64], unit: int) -> NDArray[np.uint8]:
+        """Images (n, c, h, w) in 1/unit as corrected pixels."""
+        fine = subpixels(images, unit)
+        self.apply(fine)
+        fine += SUBPIXEL // 2
+        fine *= np.float32(1 / SUBPIXEL)
+        return np.clip(np.floor(fine, out=fine), 0, 255, out=fine).astype(np.uint8)
+
     def apply(self, images: Singles) -> None:
         """Correct images (n, c, h, w) in units of 1/SUBPIXEL, in place."""
         change = self._by_brightness(images)  # (n, h, w)
@@ -79,6 +87,14 @@ class Restorer:
         return cls(borders, weights.reshape(CLASSES, len(PAIRS)), mixing.reshape(-1, feature_count(channels)))
 
 
+def subpixels(images: NDArray[np.float64], unit: int) -> Singles:
+    """Images in 1/unit as rounded units of 1/SUBPIXEL, clipped so that float32 sums stay exact."""
+    fine = images * (SUBPIXEL / unit)
+    fine += 0.5
+    np.floor(fine, out=fine)
+    return np.clip(fine, -1024, 3071, out=fine).astype(np.float32)
+
+
 def feature_count(channels: int) -> int:
     """What a channel is corrected by: differences of all channels, and two colors that follow brightness."""
     return len(PAIRS) * channels + (2 if channels >= 3 else 0)
@@ -106,13 +122,13 @@ def _features(images: Singles) -> list[Ints]:
 
 
 def _follow(color: Ints, light: Ints) -> Ints:
-    """How far a color is from the line through colors against brightness in 5 x 5 pixels, in steps of 16/25."""
+    """How far a color is from the line through colors against brightness nearby, in steps of 16/25."""
     colors, lights = _box(color), _box(light)
     together = WINDOW * _box(color * light) - colors * lights
     variance = WINDOW * _box(light * light) - lights * lights
-    slope = np.clip((together << BITS) // (variance + FLATNESS), -4 << BITS, 4 << BITS)
+    slope: Ints = np.clip((together << BITS) // (variance + FLATNESS), -4 << BITS, 4 << BITS)
     line = (colors << BITS) + slope * (WINDOW * light - lights)
-    return np.clip((line - (WINDOW << BITS) * color) >> 12, -4095, 4095)
+    return np.asarray(np.clip((line - (WINDOW << BITS) * color) >> 12, -4095, 4095), np.int64)
 
 
 def _differences(light: Singles) -> list[Singles]:
@@ -203,4 +219,4 @@ def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Sing
         gram += columns @ columns.T
     ridge = 1e-4 * np.trace(gram) / size + 1e4
     weights = np.linalg.solve(gram + ridge * np.eye(size), right).T  # (c, features)
-    return np.clip(np.rint(weights * 2.0**BITS), -LARGEST, LARGEST).astype(np.int64)
+    return np.asarray(np.clip(np.rint(weights * 2.0**BITS), -LARGEST, LARGEST), np.int64)

@@ -1,8 +1,8 @@
 """How images are packed into blocks: the unit of coding, of random access and of damage.
 
 A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become, or one
-larger image; beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. The packing depends only on the sizes and the
-framing, never on workers or memory.
+larger image; beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. The packing
+depends only on the sizes and the framing, never on workers or memory.
 """
 
 from __future__ import annotations

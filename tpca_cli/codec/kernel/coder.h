@@ -118,16 +118,20 @@ INLINE void learn(Counter *counter, i32 bit, i32 limit) {
     if (counter->n < limit) counter->n++;
 }
 
-// Code a bit from one logit of the format and the counters; weights[0] belongs to the former.
-INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights) {
-    i32 logits[8] = {given};
+// How likely a bit is, by one logit of the format and the counters; weights[0] belongs to the former.
+INLINE i32 mixed(i32 *logits, i32 given, Counter *const *counters, i32 count, const i32 *weights) {
     i64 sum = (i64)given * weights[0];
+    logits[0] = given;
     for (i32 k = 1; k <= count; k++) {
         logits[k] = stretch(counters[k - 1]->p);
         sum += (i64)logits[k] * weights[k];
     }
     i32 p = squash(sum >> 16);
-    p = p < SURE ? SURE : p > ONE - SURE ? ONE - SURE : p;
+    return p < SURE ? SURE : p > ONE - SURE ? ONE - SURE : p;
+}
+
+INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights) {
+    i32 logits[8], p = mixed(logits, given, counters, count, weights);
     bit = code(range, bit, p);
     i32 error = (bit ? ONE : 0) - p;
     for (i32 k = 0; k <= count; k++) weights[k] += ((i64)logits[k] * error + (1 << (LEARNING - 1))) >> LEARNING;

@@ -43,6 +43,7 @@ typedef struct {
     const i32 *offsets;         // (112, 4)
     const double *prices;       // (3, 112, 16) squared steps that a token costs
     const double *log_prices;   // (64,), the first is the price of one bit
+    const double *bit_prices;   // (4096,) of a bit by its probability
     double *data;               // (rows, size) coefficients or symbols in, values or symbols out
     u8 *wanted, *opened;        // (zones, size) flags: in, out
     u16 *own;                   // (rows + 1, size) magnitudes; the last are zeros
@@ -127,16 +128,34 @@ struct Spot {
 };
 
 // Nearest, one less or zero, whichever costs least in error and bits.
-INLINE i64 decide(const Job *job, const Spot *spot, double ratio) {
-    const double *prices = job->prices + (spot->family * CLASSES + spot->class) * TOKENS;
-    const i32 *offsets = job->offsets + spot->class * 4;
-    i32 shift = shift_of(spot->class);
+INLINE i64 decide(const Job *job, Spot *spot, double ratio) {
     i64 nearest = __builtin_floor(ratio + 0.5), best = 0;
-    double least_cost = ratio * ratio + prices[0];
+    if (!nearest) return 0;
+    i32 class = spot->class, shift = shift_of(class), row = class < ROWS ? class : ROWS - CYCLE + class % CYCLE;
+    const double *prices = job->prices + (spot->family * CLASSES + class) * TOKENS;
+    const i32 *offsets = job->offsets + class * 4;
+    double zero = prices[0], one = prices[1], more = 0;
+    if (!shift) {  // what the first two bits would cost here and now
+        const i32 *logits = given[spot->family][row];
+        i32 unused[8], p[MIXED];
+        spot->look_around(job, spot);
+        for (i32 stage = 0; stage < MIXED; stage++) {
+            Counter *counters[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
+            const i32 *weights = value_weights[spot->family][least(class >> 2, 15)][stage];
+            p[stage] = mixed(unused, logits[stage], counters, SURROUNDINGS, weights);
+        }
+        if (logits[0] < SURELY_ZERO) p[0] = clipped(plain[spot->family][row][0].p, SURE, ONE - SURE);
+        const double *bits = job->bit_prices;
+        double some = bits[p[0] >> 4] + job->log_prices[0];
+        zero = bits[(ONE - p[0]) >> 4];
+        one = some + bits[(ONE - p[1]) >> 4];
+        more = some + bits[p[1] >> 4] - prices[2];
+    }
+    double least_cost = ratio * ratio + zero;
     for (i64 q = nearest > 1 ? nearest - 1 : 1; q <= nearest; q++) {
         double error = ratio - q + offsets[q < 3 ? q : 3] / 256.0;
-        double cost = error * error + prices[q >> shift < STAGES ? q >> shift : STAGES];
-        if (cost < least_cost) least_cost = cost, best = q;
+        double price = q >> shift == 1 && !shift ? one : prices[q >> shift < STAGES ? q >> shift : STAGES] + more;
+        if (error * error + price < least_cost) least_cost = error * error + price, best = q;
     }
     return best;
 }

@@ -145,8 +145,10 @@ static void choose_flags(Job *job) {
         }
         for (i32 k = 0; k < size; k++) later[k] = here == color ? later[k] : 0, worth[k] = later[k];
         color = here;
+        double zeros = 2.5 * job->log_prices[0];  // and the flag, with what its own contexts lose
         for (i32 row = start; row < stop; row++) {
             const double *prices = job->prices + class_of(job->expected[row]) * TOKENS, *data = job->data + row * size;
+            zeros += prices[0] / 2;  // those that contexts foresee cost next to nothing
             double more = prices[1] - prices[0], inverse = 1 / job->quanta[row];
             for (i32 k = 0; k < size; k++) {
                 double ratio = absolute(data[k]) * inverse, q = __builtin_floor(ratio + 0.5);
@@ -156,7 +158,7 @@ static void choose_flags(Job *job) {
             }
         }
         for (i32 k = 0; k < size; k++) {
-            double left = worth[k] - job->log_prices[0];
+            double left = worth[k] - zeros;
             later[k] = left > 0 ? left : 0;
             job->wanted[zone * size + k] = left > 0;
         }
