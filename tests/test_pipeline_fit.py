@@ -147,4 +147,4 @@ def test_progress_names_the_stages(tmp_path: Path) -> None:
     fitted = fit(request, said.append, lambda stage, done, total: seen.__setitem__(stage, (done, total)))
     assert seen["operator"] == (6, 6) and seen["read images"] == (6, 6)
     assert len(said) == 1 and fitted.images == 6
-    assert set(fitted.seconds) == {"read", "operator", "solve", "write"}
+    assert set(fitted.seconds) == {"list", "read", "operator", "solve", "write"}

@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tpca_cli import formats
 from tpca_cli.errors import StorageError, UsageError, printable
@@ -33,6 +34,9 @@ class ImageRef:
     size: int
     mtime_ns: int
     linked: bool = False  # its name is a link: the file itself goes by another name
+
+    def __reduce__(self) -> tuple[Any, ...]:  # there are many, and dataclasses travel slowly by themselves
+        return ImageRef, (self.path, self.name, self.size, self.mtime_ns, self.linked)
 
 
 @dataclass(frozen=True, slots=True)

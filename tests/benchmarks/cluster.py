@@ -3,7 +3,7 @@
     python tests/benchmarks/cluster.py SMALL LARGE [--tries N] [--write docs/SCALE.md]
 
 SMALL is a folder of small images (64 x 64), LARGE one of larger ones. Prints the speed of decoding and
-accumulating with one and with two workers of one thread, measured in turns; then everything that
+accumulating both with one and with two workers of one thread, measured in turns; then everything that
 docs/SCALE.md says in numbers, and with --write puts it there.
 """
 
@@ -92,7 +92,7 @@ def in_turns(tries: int, runs: dict[str, Callable[[], Took]]) -> dict[str, Took]
     return best
 
 
-def real_runs(source: str, tries: int) -> dict[str, Took]:
+def real_runs(source: str, large: str, tries: int) -> dict[str, Took]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         basis = folder / "basis.h5"
@@ -103,8 +103,9 @@ def real_runs(source: str, tries: int) -> dict[str, Took]:
         for count in (1, 2):
             cluster = stack.enter_context(connect(f"local:{count}"))
             for method in ("operator", "rank1"):
-                work = partial(fitted, cluster, source, method, basis)
-                runs[f"{method} {count}"] = partial(timed, cluster, work)
+                for folder_name, images in (("", source), ("large ", large)):
+                    work = partial(fitted, cluster, images, method, basis)
+                    runs[f"{folder_name}{method} {count}"] = partial(timed, cluster, work)
             work = partial(encoded, cluster, f"@{some}", basis, folder / "out.h5")
             runs[f"encode {count}"] = partial(timed, cluster, work)
         return in_turns(tries, runs)
@@ -113,9 +114,11 @@ def real_runs(source: str, tries: int) -> dict[str, Took]:
 def speedups(seconds: dict[str, Took]) -> str:
     lines = ["| stages | 1 worker | 2 workers | ratio |", "|---|---|---|---|"]
     for name, shown in (
-        ("rank1", "decode and accumulate, mode operators"),
-        ("operator", "decode and accumulate, 192 x 192 operator"),
-        ("encode", "project and code, 2,000 images"),
+        ("large rank1", "decode and accumulate larger images, mode operators"),
+        ("large operator", "decode and accumulate larger images, 192 x 192 operator"),
+        ("rank1", "decode and accumulate small images, mode operators"),
+        ("operator", "decode and accumulate small images, 192 x 192 operator"),
+        ("encode", "project and code, 2,000 small images"),
     ):
         one, two = seconds[f"{name} 1"].clock, seconds[f"{name} 2"].clock
         lines.append(f"| {shown} | {one:.2f} s | {two:.2f} s | {one / two:.2f} |")
@@ -189,7 +192,7 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=5)
     parser.add_argument("--write", type=Path, metavar="PAGE")
     given = parser.parse_args()
-    seconds = real_runs(given.small, given.tries)
+    seconds = real_runs(given.small, given.large, given.tries)
     parts = sections(measure(given.small, given.large), seconds, given.small)
     for name, text in parts.items():
         print(f"{name}\n\n{text}\n", flush=True)

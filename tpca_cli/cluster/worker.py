@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of settings in malloc.h
 DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg")  # what the bits depend on
 
 
 def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
+    _keep_memory()
     _limit_blas(blas)
     return function(*arguments)
 
@@ -21,6 +26,16 @@ def pair(combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
 
 def same(value: Any) -> Any:
     return value
+
+
+@functools.lru_cache(maxsize=1)
+def _keep_memory() -> None:
+    """Let arrays of a few megabytes reuse memory: Dask has its workers give all of it back, and getting it
+    again takes as long as the work on it."""
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 1 << 25)
+        mallopt(_TRIM_THRESHOLD, 1 << 28)
 
 
 _limited: list[int] = []

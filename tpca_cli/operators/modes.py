@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.operators.exact import centered
+from tpca_cli.operators.exact import ExactGram, Integers, centered, mirrored
+
+Matrix = TypeVar("Matrix", Integers, npt.NDArray[np.float64])
 
 # Values per call: small enough that the float64 copy stays in cache, and far below the exactness bound:
 # 2^20 products of 16-bit pixels are at most 2^52.
 _CHUNK = 1 << 20
+# Frames of up to so many values are added to their L x L operator instead, whose partial traces the mode
+# operators are: many multiplications more, but of one matrix, in single precision and without transposing.
+_SMALL = 256
 
 
 class ModeOperators:
@@ -26,7 +32,8 @@ class ModeOperators:
         self.frame_shape = tuple(int(size) for size in frame_shape)
         self.n = 0
         self.sums = np.zeros(self.frame_shape, np.int64)
-        self.matrices = tuple(np.zeros((size, size), np.int64) for size in self.frame_shape)
+        self._matrices = tuple(np.zeros((size, size), np.int64) for size in self.frame_shape)
+        self._gram: ExactGram | None = None  # of frames that are not yet in the matrices
 
     def add(self, frames: npt.NDArray[np.unsignedinteger]) -> None:
         """Count a block of frames, (b, I_1, .., I_d) uint8 or uint16."""
@@ -34,15 +41,39 @@ class ModeOperators:
             raise TypeError(f"frames are {frames.dtype}; an exact operator needs uint8 or uint16")
         if frames.shape[1:] != self.frame_shape:
             raise ValueError(f"frames have shape {frames.shape[1:]}, the operator {self.frame_shape}")
-        rows = max(1, _CHUNK // max(1, prod(self.frame_shape)))
+        size = prod(self.frame_shape)
+        if size <= _SMALL:
+            self._add_small(frames.reshape(len(frames), size))
+            return
+        rows = max(1, _CHUNK // max(1, size))
         for start in range(0, len(frames), rows):
             self._add(frames[start : start + rows])
+
+    @property
+    def matrices(self) -> tuple[Integers, ...]:
+        """A^k for every mode: the arrays themselves."""
+        if self._gram is not None:
+            whole = mirrored(self._gram.lower())
+            self._gram = None
+            for k, matrix in enumerate(self._matrices):
+                matrix += partial_trace(whole, self.frame_shape, k)
+        return self._matrices
+
+    def _add_small(self, rows: npt.NDArray[np.unsignedinteger]) -> None:
+        if self._gram is not None and self._gram.dtype != rows.dtype:
+            assert self.matrices
+        if self._gram is None:
+            self._gram = ExactGram(rows.shape[1], rows.dtype)
+        before = self._gram.sums.copy()
+        self._gram.add(rows)
+        self.n += len(rows)
+        self.sums += (self._gram.sums - before).reshape(self.frame_shape)
 
     def _add(self, frames: npt.NDArray[np.unsignedinteger]) -> None:
         self.n += len(frames)
         self.sums += frames.sum(axis=0, dtype=np.int64)
         chunk = frames.astype(np.float64)  # (b, I_1, .., I_d)
-        for k, matrix in enumerate(self.matrices):
+        for k, matrix in enumerate(self._matrices):
             unfolded = np.moveaxis(chunk, k + 1, -1).reshape(-1, len(matrix))  # (b L / I_k, I_k)
             for start in range(0, len(unfolded), _CHUNK):
                 part = unfolded[start : start + _CHUNK]
@@ -90,11 +121,9 @@ class ModeOperators:
         return operators
 
 
-def partial_trace(
-    matrix: npt.NDArray[np.float64], frame_shape: tuple[int, ...], k: int
-) -> npt.NDArray[np.float64]:
+def partial_trace(matrix: Matrix, frame_shape: tuple[int, ...], k: int) -> Matrix:
     """A^k from the L x L operator: A summed over equal indices of every mode but k."""
     before, size, after = prod(frame_shape[:k]), frame_shape[k], prod(frame_shape[k + 1 :])
     unfolded = matrix.reshape(before, size, after, before, size, after)
-    traced: npt.NDArray[np.float64] = np.einsum("aibajb->ij", unfolded)
+    traced: Matrix = np.einsum("aibajb->ij", unfolded)
     return traced

@@ -92,13 +92,19 @@ class TensorOperator:
             matrix[:start, start:stop] = matrix[start:stop, :start].T
         return matrix
 
-    def packed(self, start: int = 0, stop: int | None = None) -> Integers:
+    def packed(
+        self, start: int = 0, stop: int | None = None, dtype: npt.DTypeLike = np.int64
+    ) -> npt.NDArray[np.signedinteger]:
         """Rows `start` to `stop` of the lower triangle, one after another in one vector."""
-        lower = self.lower
-        rows = range(start, self.size if stop is None else stop)
-        return np.concatenate([np.zeros(0, np.int64), *(lower[i, : i + 1] for i in rows)])
+        lower, stop = self.lower, self.size if stop is None else stop
+        vector = np.empty((stop * (stop + 1) - start * (start + 1)) // 2, dtype)
+        at = 0
+        for i in range(start, stop):
+            vector[at : at + i + 1] = lower[i, : i + 1]
+            at += i + 1
+        return vector
 
-    def add_packed(self, values: Integers, start: int = 0) -> int:
+    def add_packed(self, values: npt.NDArray[np.signedinteger], start: int = 0) -> int:
         """Add rows of a packed triangle from row `start` on; returns the row after the last one."""
         lower = self.lower
         at = 0

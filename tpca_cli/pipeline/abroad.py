@@ -16,7 +16,7 @@ from tpca_cli.scan import ImageRef
 
 Progress = Callable[[str, int, int], None]
 
-PROBES = 2048  # headers per task
+PROBES = 512  # headers per task: a few milliseconds of work
 SHARD_BYTES = 1 << 25  # of pixels: a second of work or less
 BALANCE = 8  # shards per thread at least, where there is enough to do
 

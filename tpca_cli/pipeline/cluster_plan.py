@@ -14,6 +14,7 @@ from tpca_cli.cluster import connect, local_workers
 from tpca_cli.operators import run_length
 from tpca_cli.pipeline.abroad import SHARD_BYTES, shard_images
 from tpca_cli.pipeline.remote_coding import SHARD_PIXELS
+from tpca_cli.pipeline.shards import NARROW
 
 ASKED_BYTES = 120  # of a task, per image: its path, size and time
 TOLD_BYTES = 25  # of a result, per image: its digest
@@ -46,7 +47,8 @@ def fit_on(facts: Mapping[str, Any], address: str) -> dict[str, Any]:
     if summed and facts["method"] == "rank1":
         state = 8 * (size + sum(side * side for side in shape))
     elif summed:
-        state = 8 * (size + size * (size + 1) // 2)
+        entry = 4 if dtype == "u1" and frames < NARROW else 8
+        state = 8 * size + entry * (size * (size + 1) // 2)
         memory += 20 * size**2  # A in int64, a block of it in float32, and both halves of a sum
     else:
         summands = ceil(frames / run_length(shape))  # of every pass

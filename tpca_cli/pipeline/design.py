@@ -22,10 +22,10 @@ from tpca_cli.eigen import solve_dense
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
 from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
-from tpca_cli.operators import ModeOperators, TensorOperator, add
+from tpca_cli.operators import ModeOperators, TensorOperator
 from tpca_cli.parallel import ordered_map
 from tpca_cli.pipeline.abroad import anchored, as_given, errors_as_given, meter, shard_images
-from tpca_cli.pipeline.shards import add_state, state_of
+from tpca_cli.pipeline.shards import add_state, add_states, state_of
 from tpca_cli.pipeline.survey import Kind, Member, Progress, Reading, read_member, refusal
 from tpca_cli.scan import Skipped
 
@@ -200,7 +200,7 @@ def fit_part(part: Part, design: Design, kind: Kind, reading: Reading) -> Part:
 
 def add_parts(one: Part, other: Part) -> Part:
     """Two neighboring parts as one."""
-    return Part(one.first, (), add(one.state, other.state), one.skipped + other.skipped)
+    return Part(one.first, (), add_states(one.state, other.state), one.skipped + other.skipped)
 
 
 def _fit_on(

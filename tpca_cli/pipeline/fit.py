@@ -75,6 +75,7 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     wish = request.wish if base is None else inherited(request.wish, base)
     clock = _Clock()
     found = scan(request.sources)
+    clock.lap("list")
     check_scan(found, request)
     with ExitStack() as stack:
         try:

@@ -24,6 +24,7 @@ Block = npt.NDArray[Any]
 
 ROWS = 1024  # frames that an operator is given at a time: an L x L one wants many
 ROWS_BYTES = 1 << 25
+NARROW = 2**31 // 255**2  # frames of bytes whose products add up to less than 2^31: half the bytes to move
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,22 @@ def count_shard(shard: Shard, method: str | None) -> Counted:
 
 def add_counted(one: Counted, other: Counted) -> Counted:
     """Two neighboring shards as one."""
-    return Counted(add(one.state, other.state), one.taken + other.taken, one.refused + other.refused)
+    return Counted(add_states(one.state, other.state), one.taken + other.taken, one.refused + other.refused)
 
 
 def state_of(operator: Operator) -> tuple[Any, ...]:
     """What adds up, entry by entry."""
     if isinstance(operator, ModeOperators):
         return operator.n, operator.sums, *operator.matrices
-    return operator.n, operator.sums, operator.packed()
+    dtype = np.int32 if operator.dtype.itemsize == 1 and operator.n < NARROW else np.int64
+    return operator.n, operator.sums, operator.packed(dtype=dtype)
+
+
+def add_states(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Two states as one; what might no longer fit into 32 bits gets 64."""
+    if one and one[0] + other[0] >= NARROW:
+        one = tuple(value.astype(np.int64) if isinstance(value, np.ndarray) else value for value in one)
+    return add(one, other)
 
 
 def add_state(operator: Operator, state: tuple[Any, ...]) -> None:
