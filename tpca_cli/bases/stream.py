@@ -98,6 +98,7 @@ class _Passes:
         n, sums, energy, squares = fold(
             self._frames, squared, add, coordinates, stage="coordinates", progress=self._progress
         )
+        squares = np.require(squares, np.float64, ["C", "A", "W"])
         moments = Moments.of(n, sums, energy)
         if coordinates.mean is not None:
             # The coordinates subtract the mean of the sample: take the rest of the mean away as well.
@@ -114,7 +115,8 @@ class _Passes:
             stage = f"product {self._count}"
             narrow = v.astype(dtype)  # (L, m)
             (w,) = fold(self._frames, multiplied, add, narrow, center, stage=stage, progress=self._progress)
-            return np.asarray(w, np.float64)
+            # One layout, whoever computed it and however it came here: products of it round alike then.
+            return np.require(w, np.float64, ["C", "A", "W"])
 
         return multiply
 
