@@ -5,10 +5,11 @@
 The pictures (resized if asked, then written as PNG) are compressed with `tpca encode --psnr` and restored
 with `tpca decode`; size is that of the archive file with everything in it, PSNR and SSIM are measured here
 from the restored PNG files. Codecs get the same arrays, the two qualities that bracket the archive's PSNR,
-and the sum of their file sizes on the line between. "bare" leaves out of a codec's bytes what blank pictures
-of the same sizes cost; "montage" is one file with all pictures, scaled to their number. Times are from arrays
-to bytes and back with the same number of workers; those of the archive are at its own step and basis, the
-search for the target (the whole command) is in its own column.
+and the sum of their file sizes on the line between. Colors of transparent pixels are black and do not count.
+"bare" leaves out of a codec's bytes what blank pictures of the same sizes cost; "montage" is one file with
+all pictures, scaled to their number. Times are from arrays to bytes and back with the same number of workers;
+those of the archive are at its own step and basis, the search for the target (the whole command) is in its
+own column.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def load(folder: str, size: tuple[int, int] | None, limit: int) -> list[Pixels]:
         picture = images.read(refs[k].path, size=size)
         gray = picture.mode == "L"
         found.append(np.repeat(picture.pixels, 3, axis=2) if gray else picture.pixels)
+        if picture.mode == "RGBA":  # colors that nobody sees: most codecs drop them
+            found[-1] = np.where(found[-1][..., 3:] == 0, 0, found[-1]).astype(np.uint8)
     kinds = [mode_of(p) for p in found]
     usual = max(set(kinds), key=kinds.count)
     return [p for p, kind in zip(found, kinds, strict=True) if kind == usual]

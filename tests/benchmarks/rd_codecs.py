@@ -85,8 +85,10 @@ def expand(data: bytes, like: Pixels) -> Pixels:
 
 
 def squared_error(one: Pixels, other: Pixels) -> int:
-    """The sum of squared differences, exactly."""
+    """The sum of squared differences, exactly; colors that nobody sees do not count."""
     difference = one.astype(np.int64) - other
+    if mode_of(one) == "RGBA":
+        difference[one[..., 3] == 0, :3] = 0
     return int(np.vdot(difference, difference))
 
 
