@@ -168,14 +168,14 @@ def test_operators_survive_plain_arrays(frames: np.ndarray) -> None:
 def test_low_precision_blas_is_found_and_replaced(frames: np.ndarray) -> None:
     honest = exact.multiply
 
-    def rounded(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        product = honest(left, right)
+    def rounded(left: np.ndarray, right: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+        product = honest(left, right, out)
         return product * np.float32(1.001) + 1 if product.dtype == np.float32 else product
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "multiply", rounded)
         assert np.array_equal(tensor_operator(frames).integers(), rows_of(frames).T @ rows_of(frames))
-        patch.setattr(exact, "multiply", lambda left, right: honest(left, right) + 1)
+        patch.setattr(exact, "multiply", lambda left, right, out: honest(left, right, out) + 1)
         with pytest.raises(ArithmeticError):
             tensor_operator(frames).integers()
 

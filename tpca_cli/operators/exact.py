@@ -14,6 +14,7 @@ float64 from the start.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,7 +131,11 @@ class ExactGram:
         """Add rows `start` to `stop` of B, with the columns before `stop`, if B r is as it should be."""
         own = y[:, start:stop]
         expected = image @ own.astype(self._wide)
-        parts = [(slice(0, start), multiply(own, y[:, :start])), (slice(start, stop), multiply(own, own))]
+        room = _scratch(stop - start, stop, y.dtype)
+        parts = [
+            (slice(0, start), multiply(own, y[:, :start], room[:, :start])),
+            (slice(start, stop), multiply(own, own, None)),
+        ]
         for few in _few(stop - start):
             found = sum(product[few].astype(self._wide) @ self._signs[columns] for columns, product in parts)
             if not np.array_equal(found, expected[few]):
@@ -165,10 +170,21 @@ def _few(count: int) -> list[slice]:
     return [slice(start, min(start + 16, count)) for start in range(0, count, 16)]
 
 
-def multiply(left: Floats, right: Floats) -> Floats:
+def multiply(left: Floats, right: Floats, out: Floats | None) -> Floats:
     """left' right, one BLAS product (half of one where both are the same): what the check guards."""
-    product: Floats = left.T @ right
+    product: Floats = np.matmul(left.T, right, out=out)
     return product
+
+
+_local = threading.local()
+
+
+def _scratch(rows: int, columns: int, dtype: npt.DTypeLike) -> Floats:
+    """Room for a product, the same for all panels of a thread: new memory costs more than using it."""
+    have: Floats | None = getattr(_local, "room", None)
+    if have is None or have.dtype != dtype or have.size < rows * columns:
+        have = _local.room = np.empty(rows * columns, dtype)
+    return have[: rows * columns].reshape(rows, columns)
 
 
 def mirrored(lower: Integers) -> Integers:
