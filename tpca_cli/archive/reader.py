@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Pixels = npt.NDArray[Any]
 MAX_GROUPS = 4096
+FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
 
 class Archive:
@@ -44,11 +45,14 @@ class Archive:
         basis: npt.NDArray[np.uint8] | None = None,
         cache_blocks: int = 8,
         skim: bool = False,
+        ready: bool = True,
     ) -> None:
+        """With `ready`, what the first image needs is prepared now: it then takes no longer than others."""
         self.path = Path(path)
         self.cache_blocks = cache_blocks
         self._basis = basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
+        self._ready = ready and not skim
         self._open()
 
     def _open(self) -> None:
@@ -58,6 +62,8 @@ class Archive:
         self._file = self._context.__enter__()
         try:
             self._load()
+            if self._ready:
+                self._prepare()
         except BaseException:
             self.close()
             raise
@@ -88,6 +94,15 @@ class Archive:
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive()
         self.names = [self.index.names[image] for image in self.alive]
+
+    def _prepare(self) -> None:
+        import tpca_cli.images  # noqa: F401
+        from tpca_cli.codec.engine import prepare
+
+        prepare()
+        for number, group in enumerate(self.groups[:FIRST_GROUPS]):
+            if group.basis is not None:
+                assert self.coder(number).model
 
     def _embedded(self, group: int) -> npt.NDArray[np.uint8] | None:
         name = f"groups/{group}/basis"
@@ -221,6 +236,7 @@ class Archive:
             "cache_blocks": self.cache_blocks,
             "_basis": self._basis,
             "_skim": self._skim,
+            "_ready": self._ready,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

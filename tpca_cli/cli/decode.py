@@ -62,7 +62,7 @@ def command(
     from tpca_cli.pipeline.decode import DecodeRequest, decode
     from tpca_cli.pipeline.groups import linked_basis
 
-    with Archive(archive, basis=linked_basis(basis) if basis else None) as opened:
+    with Archive(archive, basis=linked_basis(basis) if basis else None, ready=False) as opened:
         request = DecodeRequest(archive, output, select, components, format, force, salvage, workers)
         result = decode(request, opened, console.progress)
     for name, reason in result.lost:

@@ -155,7 +155,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
 
     result = encode(request, console.say, console.progress)
     console.skipped(result.skipped)
-    with Archive(request.output) as archive:
+    with Archive(request.output, ready=False) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
     console.result(facts, _summary(request.output, facts))
@@ -180,7 +180,7 @@ def _append(console: Console, request: EncodeRequest, given: dict[str, Any], tar
     new = result.extended
     if new and new.warning:
         console.warn(new.warning)
-    with Archive(request.output) as archive:
+    with Archive(request.output, ready=False) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
     counts = {

@@ -53,7 +53,7 @@ def command(
         output = Path(os.path.realpath(output))
     linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
-        with Archive(archive, basis=linked) as opened:
+        with Archive(archive, basis=linked, ready=False) as opened:
             before = os.stat(archive).st_size
             itself = output.exists() and os.path.samefile(archive, output)
             result = repack(
@@ -65,7 +65,7 @@ def command(
                 force=force,
                 expect=opened.identity if itself else None,
             )
-        with Archive(output) as written:
+        with Archive(output, ready=False) as written:
             facts = written.info()
     for name in result.lost:
         console.warn(f"lost {printable(name)}: in a damaged block")

@@ -117,7 +117,7 @@ def _check(
     from tpca_cli.pipeline.groups import linked_basis
 
     basis = given["basis"]
-    with Archive(file, basis=linked_basis(basis) if basis else None) as archive:
+    with Archive(file, basis=linked_basis(basis) if basis else None, ready=False) as archive:
         checked = verify_archive(archive, console.progress, workers=workers, decode=given["decode"])
         if not sources:
             return checked, None

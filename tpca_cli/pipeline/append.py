@@ -52,7 +52,7 @@ def append(request: AppendRequest, say: Say, progress: Progress = None) -> Appen
     """Add what is new in the sources to the archive; the caller holds the lock."""
     asked = request.encode
     basis = None if asked.basis is None else linked_basis(asked.basis)
-    with Archive(asked.output, basis=basis) as archive:
+    with Archive(asked.output, basis=basis, ready=False) as archive:
         target = Target.from_dict(archive.target)
         if request.target is not None and request.target != target:
             raise UsageError(
@@ -82,7 +82,7 @@ def append(request: AppendRequest, say: Say, progress: Progress = None) -> Appen
 
 def planned(request: AppendRequest) -> dict[str, int]:
     """What an append would do, by the number of files; nothing is decoded or written."""
-    with Archive(request.encode.output) as archive:
+    with Archive(request.encode.output, ready=False) as archive:
         found = _scanned(request.encode)
         news = changes(archive, found.refs, request.encode.reading)
         return {

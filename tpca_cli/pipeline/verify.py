@@ -49,7 +49,7 @@ def verify(path: Path, progress: Progress = None, *, workers: int = 1) -> Checke
     """Check a tpca file of any kind; FileRefused when it cannot be opened as what it claims to be."""
     kind = format_of(path)
     if kind == FORMAT:
-        with Archive(path) as archive:
+        with Archive(path, ready=False) as archive:
             return verify_archive(archive, progress, workers=workers)
     if kind == "tpca-tensor":
         return _tensor_file(path, progress)

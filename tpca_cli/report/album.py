@@ -200,7 +200,7 @@ def open_album(path: Path, basis: npt.NDArray[np.uint8] | None = None) -> Iterat
     """The album of a file; `basis` is that of an archive which only links to one."""
     kind = format_of(path)
     if kind == "tpca-archive":
-        with Archive(path, basis=basis) as archive:
+        with Archive(path, basis=basis, ready=False) as archive:
             yield Album(ArchiveContents(archive))
         return
     if kind == "tpca-basis":
