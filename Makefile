@@ -8,7 +8,7 @@ SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
 
-.PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-cluster paper pictures sample-data clean
+.PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -64,6 +64,9 @@ bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools: D
 
 bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
 	@$(BIN)/python tests/benchmarks/rd.py $(DATA) --size $(SIZE) --limit $(LIMIT)
+
+bench-targets: $(VENV)/ready ## are --psnr and --max-bytes kept: DATA=folder
+	@$(BIN)/python tests/benchmarks/targets.py $(DATA)
 
 paper: $(VENV)/ready-bench ## the paper's experiments into docs/EXPERIMENTS.md: DATA=folder
 	@$(BIN)/python tests/benchmarks/paper.py $(DATA)
