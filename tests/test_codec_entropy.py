@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tpca_cli import machine
 from tpca_cli.codec import engine
 from tpca_cli.codec.blocks import Symbols, decode, encode, give, take
 from tpca_cli.codec.grid import Grid
@@ -183,7 +184,8 @@ def test_the_machine_code_was_built_from_the_sources() -> None:
 def test_a_frugal_machine_writes_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(100)
     usual = encode(model, GRID, some(0))
-    monkeypatch.setattr(engine._local, "machine", engine._Machine(frugal=True))
+    program = engine._PROGRAM
+    monkeypatch.setitem(machine._local.__dict__, program, machine.Machine(program, frugal=True))
     frugal = encode(model, GRID, some(0))
     assert frugal[0] == usual[0] and np.array_equal(frugal[1], usual[1])
     assert np.array_equal(decode(model, GRID, usual[0]), usual[1])

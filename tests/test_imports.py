@@ -20,7 +20,7 @@ ROWS = (
     ("coder",),
     ("bases", "fixed", "codec"),
     ("images", "scan", "framing", "operators", "eigen", "store"),
-    ("names", "formats", "quality", "parallel"),
+    ("names", "formats", "quality", "parallel", "machine"),
     ("errors",),
 )
 RANK = {unit: row for row, units in enumerate(ROWS) for unit in units}
@@ -36,7 +36,7 @@ OWNERS = {
     "dask": "cluster",
     "distributed": "cluster",
     "matplotlib": "report",
-    "wasmtime": "codec",
+    "wasmtime": "machine",
 }
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("operators", "eigen", "bases", "fixed", "codec")

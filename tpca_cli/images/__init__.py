@@ -11,6 +11,7 @@ from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
 from tpca_cli.images.encode import OUTPUT_FORMATS, encode_file
 from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
+from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import Stamp, file_digest, source_digest
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "encode_file",
     "file_digest",
     "narrow",
+    "prepare_resizing",
     "probe",
     "read",
     "sniff",

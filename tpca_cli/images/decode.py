@@ -27,7 +27,7 @@ from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.images import headers, jpeg, metadata
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
-from tpca_cli.images.resize import draft_scale, resize, resized, to_array
+from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
 from tpca_cli.images.source import Stamp, open_source, read_source, source_digest
 
 MAX_PIXELS = 1 << 26
@@ -146,8 +146,9 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
         if mode not in ("I;16", image.mode):
             image = image.convert(mode)
         if size is not None and mode != "I;16" and orientation is None:
-            image = resize(image, size)  # before there is a second copy
-        pixels = to_array(image)
+            pixels = to_size(image, size)  # before there is a second copy
+        else:
+            pixels = to_array(image)
         if orientation is not None:
             pixels = metadata.undo_orientation(pixels, orientation)
         pixels = resized(pixels, size)

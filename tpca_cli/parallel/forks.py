@@ -61,6 +61,8 @@ def forked_map(
                 places[index] = free.popleft()
                 crew.give(worker, index, item, places[index])
                 upcoming = next(source, None)
+                if upcoming is None:
+                    crew.no_more()
             if turn not in done:
                 done.update(crew.collect())
                 continue
@@ -115,10 +117,19 @@ class _Crew:
             raise _died() from error
         self._load[worker] += 1
 
+    def no_more(self) -> None:
+        """Let each end after what it has: the last results are dealt with meanwhile."""
+        for pipe in self._pipes:
+            try:
+                pipe.send(None)
+            except OSError as error:
+                raise _died() from error
+
     def collect(self) -> dict[int, tuple[bool, Any]]:
         """Wait for at least one result: by item, whether it is good, and it or the exception."""
         results = {}
-        for pipe in wait(self._pipes):
+        busy = [pipe for pipe, load in zip(self._pipes, self._load, strict=True) if load]
+        for pipe in wait(busy):
             assert isinstance(pipe, Connection)
             try:
                 index, good, result = pipe.recv()
@@ -129,7 +140,7 @@ class _Crew:
         return results
 
     def dismiss(self) -> None:
-        """Close the pipes, at which the workers end, and wait for them."""
+        """Close the pipes, at which the workers end if they have not yet, and wait for them."""
         for pipe in self._pipes:
             pipe.close()
         for worker in self._workers:
@@ -153,8 +164,8 @@ def _serve(function: Callable[[Any, int], Any], pipes: list[tuple[Any, Any]], nu
     gc.freeze()  # what was inherited stays: looking through it would copy it, page by page
     pipe = pipes[number][1]
     with suppress(EOFError, OSError):
-        while True:
-            index, item, slot = pipe.recv()
+        while (task := pipe.recv()) is not None:
+            index, item, slot = task
             try:
                 answer = (index, True, function(item, slot))
             except Exception as error:

@@ -55,6 +55,7 @@ class Writer:
         self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
         self._streams: dict[str, Stream] = {}
         self._detached = False
+        self._reader: Reader | None = None
 
     def __enter__(self) -> Writer:
         self._file: Any = None
@@ -146,23 +147,29 @@ class Writer:
     ) -> None:
         try:
             if error is None and not self._detached:
-                self._finish()
+                if self._reader is None:
+                    self._finish().close()
                 self._temporary.commit()
+            good = error is None
+        except BaseException:
+            good = False
+            raise
         finally:
+            if self._reader is not None and not good:
+                self._reader.close()
             self._abandon()
 
-    def detach(self) -> Reader:
-        """Finish the file but give it no name: data that only this run needs, gone with the reader."""
-        self._finish()
-        self._detached = True
-        fd = os.dup(self._temporary.fd)
-        try:
-            return Reader(fd, self.target, (self.schema,))
-        except BaseException:
-            os.close(fd)
-            raise
+    def finish(self) -> Reader:
+        """No more will be written: the reader that checked the file; leaving `with` gives it its name."""
+        self._reader = self._finish()
+        return self._reader
 
-    def _finish(self) -> None:
+    def detach(self) -> Reader:
+        """The same, but the file gets no name: data that only this run needs, gone with the reader."""
+        self._detached = True
+        return self.finish()
+
+    def _finish(self) -> Reader:
         for path, stream in self._streams.items():
             self._leaves[path] = stream._finish()
         missing = self.schema.missing(frozenset(self._leaves))
@@ -173,9 +180,14 @@ class Writer:
             set_attributes(self._file, {**self._attributes, "digest": digest})
             close_all(self._file)
             self._file = None
-        self._read_back(digest)
-        if self._expect is not None:
-            self._check_expected(self._expect)
+        reader = self._read_back(digest)
+        try:
+            if self._expect is not None:
+                self._check_expected(self._expect)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
 
     def _check_expected(self, expected: Identity) -> None:
         try:
@@ -185,7 +197,7 @@ class Writer:
         if not unchanged:
             raise OutputExists(f"{printable(self.target)} was changed by another run meanwhile: run again")
 
-    def _read_back(self, digest: str) -> None:
+    def _read_back(self, digest: str) -> Reader:
         fd = os.dup(self._temporary.fd)
         try:
             reader = Reader(fd, self.target, (self.schema,))
@@ -195,9 +207,10 @@ class Writer:
         except BaseException:
             os.close(fd)
             raise
-        reader.close()
         if reader.digest != digest:
+            reader.close()
             raise StorageError(f"cannot write {printable(self.target)}: it read back differently", errno.EIO)
+        return reader
 
     def _abandon(self) -> None:
         with Shield():

@@ -32,6 +32,7 @@ class Wish:
         return {
             "framing": framing,
             "size": self.size,
+            "filter": None if self.size is None else "bicubic",
             "tile": self.tile,
             "dtype": self.dtype,
             "max_pixels": self.max_pixels,
@@ -54,6 +55,17 @@ def framed(header: Header, size: tuple[int, int] | None) -> Header:
     if size is None or (header.height, header.width) == size:
         return header
     return Header(size[0], size[1], header.channels, header.dtype, header.mode)
+
+
+def kinds(chosen: Iterable[tuple[int, Header]]) -> dict[Header, int]:
+    """How often each header is there; images are many, and most share an object."""
+    objects: dict[int, list[Header]] = {}
+    for _, header in chosen:
+        objects.setdefault(id(header), []).append(header)
+    found: dict[Header, int] = {}
+    for headers in objects.values():
+        found[headers[0]] = found.get(headers[0], 0) + len(headers)
+    return found
 
 
 def choose(headers: Sequence[Header], wish: Wish) -> Recipe:

@@ -6,8 +6,9 @@ of its frames that was taken where they were made.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +16,10 @@ import numpy as np
 
 from tpca_cli.errors import ImageRefused, StorageError, printable
 from tpca_cli.framing import WHOLE
-from tpca_cli.images import Header, Picture, Stamp, probe, read, widen
+from tpca_cli.images import Header, Picture, Stamp, prepare_resizing, probe, read, widen
 from tpca_cli.parallel import can_fork, forked_map, ordered_map
 from tpca_cli.scan import ImageRef
-from tpca_cli.tensors.choice import Recipe, WrongGuess, framed, misfit
+from tpca_cli.tensors.choice import Recipe, WrongGuess, framed, kinds, misfit
 from tpca_cli.tensors.frames import Block, checksum, pieces, regroup
 
 _PROBES = 64
@@ -106,7 +107,7 @@ def _suits_processes(chosen: Sequence[tuple[int, Header]], workers: int) -> bool
         workers > 1
         and len(chosen) >= _MANY
         and can_fork()
-        and max(header.height * header.width for _, header in chosen) <= _SMALL_PIXELS
+        and max(header.height * header.width for header in kinds(chosen)) <= _SMALL_PIXELS
     )
 
 
@@ -114,8 +115,11 @@ def _read_forked(
     refs: Sequence[ImageRef], chosen: Sequence[tuple[int, Header]], recipe: Recipe, workers: int
 ) -> Iterator[Batch]:
     batches = list(_cut(chosen, recipe))
-    room = max(sum(_framed_bytes(header, recipe) for _, header in batch) for batch in batches)
+    most = max(map(_cost(recipe), kinds(chosen)))
+    room = min(BATCH_IMAGES * most, _BATCH_BYTES + most)
     shape = recipe.framing.frame_shape
+    if recipe.size is not None:
+        prepare_resizing()
 
     def read_into(number: int, slot: memoryview) -> tuple[int, Batch]:
         batch = _read_batch(refs, batches[number], recipe)
@@ -135,9 +139,10 @@ def _read_forked(
 def _cut(chosen: Sequence[tuple[int, Header]], recipe: Recipe) -> Iterator[list[tuple[int, Header]]]:
     batch: list[tuple[int, Header]] = []
     room = _BATCH_BYTES
+    cost = _cost(recipe)
     for item in chosen:
         batch.append(item)
-        room -= _framed_bytes(item[1], recipe)
+        room -= cost(item[1])
         if room <= 0 or len(batch) == BATCH_IMAGES:
             yield batch
             batch, room = [], _BATCH_BYTES
@@ -148,14 +153,21 @@ def _cut(chosen: Sequence[tuple[int, Header]], recipe: Recipe) -> Iterator[list[
 def _weight(batch: list[tuple[int, Header]], recipe: Recipe) -> int:
     """Bytes that a batch needs at most: one image in the decoder, and the frames of all."""
     decoding = max(header.height * header.width * header.channels for _, header in batch)
-    frames = sum(_framed_bytes(header, recipe) for _, header in batch)
+    cost = _cost(recipe)
+    frames = sum(cost(header) for _, header in batch)
     return _DECODER_FACTOR * decoding + frames
 
 
-def _framed_bytes(header: Header, recipe: Recipe) -> int:
-    after = framed(header, recipe.size)
-    count = recipe.framing.count(after.height, after.width)
-    return count * math.prod(recipe.framing.frame_shape) * int(recipe.dtype[1])
+def _cost(recipe: Recipe) -> Callable[[Header], int]:
+    """How many bytes the frames of an image have; there are many images, and few kinds of them."""
+    frame = math.prod(recipe.framing.frame_shape) * int(recipe.dtype[1])
+
+    @functools.cache
+    def cost(header: Header) -> int:
+        after = framed(header, recipe.size)
+        return recipe.framing.count(after.height, after.width) * frame
+
+    return cost
 
 
 def _is_large(ref: ImageRef, max_pixels: int) -> bool:

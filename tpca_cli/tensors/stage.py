@@ -18,7 +18,7 @@ from tpca_cli.errors import StorageError, TpcaError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.images import MAX_PIXELS, Header
 from tpca_cli.scan import ImageRef
-from tpca_cli.tensors.choice import Recipe, Wish, WrongGuess, choose, framed, misfit
+from tpca_cli.tensors.choice import Recipe, Wish, WrongGuess, choose, framed, kinds, misfit
 from tpca_cli.tensors.elsewhere import Elsewhere
 from tpca_cli.tensors.frames import ArrayFrames, Frames
 from tpca_cli.tensors.intake import (
@@ -168,8 +168,10 @@ class _Run:
         """Read the chosen images to where there is room for their frames."""
         if self.elsewhere is not None:
             return self.to_elsewhere(self.elsewhere, chosen, recipe)
-        after = (framed(header, recipe.size) for _, header in chosen)
-        frames = sum(recipe.framing.count(header.height, header.width) for header in after)
+        frames = 0
+        for header, times in kinds(chosen).items():
+            after = framed(header, recipe.size)
+            frames += times * recipe.framing.count(after.height, after.width)
         need = frames * int(np.prod(recipe.framing.frame_shape)) * np.dtype(recipe.dtype).itemsize
         batches = self.batches(chosen, recipe)
         if cache is not None:
@@ -211,7 +213,6 @@ class _Run:
     def to_file(
         self, batches: Iterator[Batch], recipe: Recipe, key: str, path: AnyPath, place: str
     ) -> Staged:
-        reader = None
         with store.create(path, TENSOR_SCHEMA, force=True) as writer:
             tensor = TensorWriter(writer, recipe.framing, recipe.dtype)
             for batch in batches:
@@ -219,8 +220,8 @@ class _Run:
                 del batch
             self._need_some(self.taken)
             tensor.finish(self._index(), key)
-            if place == "file":  # private: it lives beside the output, without a name, while it is open
-                reader = writer.detach()
+            # a private one lives beside the output, without a name, while it is open
+            reader = writer.detach() if place == "file" else writer.finish()
         file = TensorFile(path, reader)
         return self._staged(file, recipe.framing, place, file)
 

@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -97,17 +98,21 @@ class TensorFile:
         if len(self._rows) != len(self._sums) or int(self._rows.sum()) != shape[0]:
             raise ValueError("blocks do not add up to the frames")
         self.index = self._read_index()
-        if sum(self.framing.count(h.height, h.width) for h in self.index.headers) != shape[0]:
+        kinds = Counter(self.index.headers)
+        if sum(n * self.framing.count(h.height, h.width) for h, n in kinds.items()) != shape[0]:
             raise ValueError("images do not add up to the frames")
 
     def _read_index(self) -> Index:
         r = self._reader
         kind = "u2" if self._field == "frames16" else "u1"
-        same: dict[Header, Header] = {}
+        same: dict[tuple[int, int, int], Header] = {}
         headers = []
         for (height, width), code in zip(r.array("sizes").tolist(), r.array("modes").tolist(), strict=True):
-            header = Header(height, width, CHANNELS[MODES[code]], kind, MODES[code])
-            headers.append(same.setdefault(header, header))
+            header = same.get((height, width, code))
+            if header is None:
+                header = Header(height, width, CHANNELS[MODES[code]], kind, MODES[code])
+                same[height, width, code] = header
+            headers.append(header)
         notes = json.loads(r.array("notes").tobytes())
         kept = tuple(r.array("kept").tolist())
         if not len(kept) == len(headers) == r.shape("digests")[0]:
