@@ -101,15 +101,16 @@ def test_workers_and_timing_change_nothing(tmp_path: Path, way: str) -> None:
     assert files[0] == files[1] == files[2]
 
 
-def test_a_late_exception_to_the_rule_is_noticed(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("tile", [None, 8])
+def test_a_late_exception_to_the_rule_is_noticed(tmp_path: Path, way: str, tile: int | None) -> None:
     """Few headers are looked at when all images seem alike; the result must not depend on which."""
     for odd in (natural(24, 32, 4), natural(25, 32, 3)):
         root = tmp_path / str(odd.shape)
         folder(root, 200, channels=(1, 3))
         save(root / "image_0101.png", odd)
         refs = refs_of(root)
-        with stage(refs, memory=BIG, workers=2) as result:
-            assert result.framing.kind == (WHOLE if odd.shape[2] == 4 else TILE)
+        with stage(refs, memory=BIG, workers=2, tile=tile) as result:
+            assert result.framing.kind == (WHOLE if odd.shape[2] == 4 and tile is None else TILE)
             assert result.framing.channels == odd.shape[2]
             assert len(result.refs) == 200
             check_staged(result, refs)

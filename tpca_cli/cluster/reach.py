@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import re
@@ -15,6 +16,13 @@ from tpca_cli.cluster.work import Cluster
 from tpca_cli.errors import StorageError, TpcaError, UsageError, printable
 
 WAIT = 20.0  # seconds that a scheduler, and its first worker, may take to answer
+# Dask watches itself many times a second, in every process: on one machine that is taken from the work.
+CALM = {
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "500ms",
+}
 
 
 @contextmanager
@@ -47,6 +55,8 @@ def connect(address: str, wait: float | None = None) -> Iterator[Cluster]:
         stack.callback(_close, client)
         cluster = Cluster(client, address, wait)
         cluster.check(count or 1)
+        gc.freeze()  # what Dask has loaded stays: looking through it for garbage takes a tenth of a second
+        stack.callback(gc.unfreeze)
         yield cluster
 
 
@@ -63,9 +73,13 @@ def local_workers(address: str) -> int:
 @contextmanager
 def _local(count: int) -> Iterator[Any]:
     """Worker processes of one thread on this machine."""
+    import dask
     from distributed import LocalCluster, system
 
-    with tempfile.TemporaryDirectory(prefix="tpca-", ignore_cleanup_errors=True) as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="tpca-", ignore_cleanup_errors=True) as scratch,
+        dask.config.set(CALM),
+    ):
         # Ctrl-C in a terminal reaches every process of the group: the workers leave it to us
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:

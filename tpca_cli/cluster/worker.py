@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg")  # what the bits depend
 
 
 def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
-    _keep_memory()
+    _settle()
     _limit_blas(blas)
     return function(*arguments)
 
@@ -29,9 +30,13 @@ def same(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1)
-def _keep_memory() -> None:
-    """Let arrays of a few megabytes reuse memory: Dask has its workers give all of it back, and getting it
-    again takes as long as the work on it."""
+def _settle() -> None:
+    """Once in a worker process. What it has loaded by now stays, and need not be looked through for garbage.
+
+    Arrays of a few megabytes may reuse memory: Dask has its workers give all of it back, and getting it again
+    takes as long as the work on it.
+    """
+    gc.freeze()
     with suppress(OSError, AttributeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 1 << 25)

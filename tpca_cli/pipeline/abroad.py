@@ -16,9 +16,9 @@ from tpca_cli.scan import ImageRef
 
 Progress = Callable[[str, int, int], None]
 
-PROBES = 512  # headers per task: a few milliseconds of work
+PROBES = 1024  # headers per task at most: tens of milliseconds of work
 SHARD_BYTES = 1 << 25  # of pixels: a second of work or less
-BALANCE = 8  # shards per thread at least, where there is enough to do
+BALANCE = 12  # shards per thread at least, where there is enough to do
 
 
 def shard_images(
@@ -33,6 +33,11 @@ def shard_images(
     if method == "operator":  # adding up L frames takes far longer than moving their L x L operator
         shards = min(shards, max(threads, frames // size))
     return max(1, min(len(counts), max(-(-len(counts) // shards), 16)))
+
+
+def probes(files: int, threads: int) -> int:
+    """How many headers make a task: tasks for all, but few, as their way takes longer than the work."""
+    return max(1, min(PROBES, -(-files // (2 * threads))))
 
 
 def anchored(ref: ImageRef) -> ImageRef:

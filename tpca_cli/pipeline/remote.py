@@ -20,12 +20,13 @@ from tpca_cli.cluster import Cluster
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.images import Header
 from tpca_cli.operators import FAN, Frames, ModeOperators, run_length
-from tpca_cli.pipeline.abroad import PROBES, Progress, anchored, as_given, meter, shard_images
+from tpca_cli.pipeline.abroad import Progress, anchored, as_given, meter, probes, shard_images
 from tpca_cli.pipeline.shards import (
     Block,
     Refused,
     Run,
     Shard,
+    Unread,
     add_counted,
     add_state,
     count_shard,
@@ -37,7 +38,8 @@ from tpca_cli.pipeline.shards import (
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe, framed
 from tpca_cli.tensors.frames import regroup
-from tpca_cli.tensors.intake import Refusal, Taken
+from tpca_cli.tensors.parcel import unpack_headers
+from tpca_cli.tensors.taken import Refusal, Taken
 
 Chosen = Sequence[tuple[int, Header]]
 
@@ -59,15 +61,14 @@ class RemoteReader:
     def probe(self, refs: Sequence[ImageRef], max_pixels: int) -> Iterator[Header | Refusal]:
         """The header of every file, in order."""
         self._look_at(refs)
-        shards = (
-            (tuple(map(anchored, refs[start : start + PROBES])), max_pixels)
-            for start in range(0, len(refs), PROBES)
-        )
-        index = 0
-        for results in self._cluster.map(probe_shard, shards):
-            for result in results:
-                yield _as_given(refs, index, result.error) if isinstance(result, Refusal) else result
-                index += 1
+        size = probes(len(refs), self._cluster.threads)
+        starts = range(0, len(refs), size)
+        shards = (Unread(tuple(map(anchored, refs[start : start + size]))) for start in starts)
+        for start, found in zip(starts, self._cluster.map(probe_shard, shards, max_pixels), strict=True):
+            headers, refused = iter(unpack_headers(*found[0])), {each.index: each.error for each in found[1]}
+            for index in range(min(size, len(refs) - start)):
+                error = refused.get(index)
+                yield next(headers) if error is None else _as_given(refs, start + index, error)
 
     def read(
         self,
@@ -80,7 +81,7 @@ class RemoteReader:
         """Decode all files once, adding up an operator on the way where one is wanted."""
         self._look_at(refs)
         self._counted = None
-        counts = _counts([header for _, header in chosen], recipe)
+        counts = _counts(chosen, recipe)
         method = self._decide(sum(counts), recipe)
         size = shard_images(counts, recipe.framing.frame_shape, recipe.dtype, self._cluster.threads, method)
         shards = (
@@ -104,7 +105,7 @@ class RemoteReader:
 
     def frames(self, refs: Sequence[ImageRef], taken: Sequence[Taken], recipe: Recipe) -> Frames:
         """The frames of the files that were read."""
-        chosen = [(each.index, each.header) for each in taken]
+        chosen = [(each.number, each.header) for each in taken]
         return RemoteFrames(self._cluster, refs, chosen, recipe, self._counted)
 
     def _look_at(self, refs: Sequence[ImageRef]) -> None:
@@ -123,7 +124,7 @@ class RemoteFrames:
         recipe: Recipe,
         counted: tuple[str, tuple[Any, ...]] | None = None,
     ) -> None:
-        counts = _counts([header for _, header in chosen], recipe)
+        counts = _counts(chosen, recipe)
         self._cluster, self._refs, self._chosen, self._recipe = cluster, refs, chosen, recipe
         self._starts = np.array([0, *accumulate(counts)])  # frames before each file, and all
         self._counted = counted
@@ -204,12 +205,13 @@ def _shard(refs: Sequence[ImageRef], chosen: Chosen, recipe: Recipe, fail: bool)
     return Shard(tuple(anchored(refs[index]) for index, _ in chosen), tuple(chosen), recipe, fail)
 
 
-def _counts(headers: Sequence[Header], recipe: Recipe) -> list[int]:
-    known: dict[Header, int] = {}
-    for header in set(headers):
+def _counts(chosen: Chosen, recipe: Recipe) -> list[int]:
+    """The frames of each file; most share the object of their header."""
+    known: dict[int, int] = {}
+    for header in {id(header): header for _, header in chosen}.values():
         after = framed(header, recipe.size)
-        known[header] = recipe.framing.count(after.height, after.width)
-    return [known[header] for header in headers]
+        known[id(header)] = recipe.framing.count(after.height, after.width)
+    return [known[id(header)] for _, header in chosen]
 
 
 def _as_given(refs: Sequence[ImageRef], index: int, error: ImageRefused | StorageError) -> Refusal:

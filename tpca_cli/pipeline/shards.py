@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -18,7 +18,17 @@ from tpca_cli.pipeline.solving import new_operator
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe
 from tpca_cli.tensors.frames import regroup
-from tpca_cli.tensors.intake import Refusal, SourceFrames, Taken, probe_all, read_batches
+from tpca_cli.tensors.intake import SourceFrames, probe_all, read_batches
+from tpca_cli.tensors.parcel import (
+    Packed,
+    pack_headers,
+    pack_numbers,
+    pack_refs,
+    unpack_headers,
+    unpack_numbers,
+    unpack_refs,
+)
+from tpca_cli.tensors.taken import Refusal, Taken, pack_taken, unpack_taken
 
 Block = npt.NDArray[Any]
 
@@ -36,19 +46,41 @@ class Shard:
     recipe: Recipe
     fail: bool = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        numbers, headers = [index for index, _ in self.chosen], [header for _, header in self.chosen]
+        return _shard, (
+            pack_refs(self.refs),
+            pack_numbers(numbers),
+            pack_headers(headers),
+            self.recipe,
+            self.fail,
+        )
+
     def source(self) -> SourceFrames:
         """The frames of these files, decoded as they are asked for."""
         local = [(number, header) for number, (_, header) in enumerate(self.chosen)]
         return SourceFrames(self.refs, local, self.recipe, 1, 0)
 
 
+def _shard(refs: Packed, numbers: bytes, headers: Packed, recipe: Recipe, fail: bool) -> Shard:
+    chosen = zip(unpack_numbers(numbers), unpack_headers(*headers), strict=True)
+    return Shard(tuple(unpack_refs(*refs)), tuple(chosen), recipe, fail)
+
+
 @dataclass(frozen=True)
 class Counted:
-    """What a shard came to: the state of its operator (nothing if none was asked for), and its files."""
+    """What shards came to: the state of their operator (nothing if none was asked for), and their files.
+
+    Those that were read stay packed, shard by shard, on their way through the sums.
+    """
 
     state: tuple[Any, ...]
-    taken: tuple[Taken, ...]
+    packed: tuple[Packed, ...]
     refused: tuple[Refusal, ...]
+
+    @property
+    def taken(self) -> list[Taken]:
+        return [each for packed in self.packed for each in unpack_taken(*packed)]
 
 
 @dataclass(frozen=True)
@@ -80,18 +112,18 @@ def count_shard(shard: Shard, method: str | None) -> Counted:
                 if shard.fail:
                     raise Refused(index, each.error)
                 refused.append(Refusal(index, each.error))
-            taken.extend(replace(each, index=shard.chosen[each.index][0]) for each in batch.taken)
+            taken.extend(each._replace(number=shard.chosen[each.number][0]) for each in batch.taken)
             yield batch.frames
 
     for block in regroup(frames(), max(64, min(ROWS, ROWS_BYTES // prod(shape)))):
         if operator is not None:
             operator.add(block)
-    return Counted(() if operator is None else state_of(operator), tuple(taken), tuple(refused))
+    return Counted(() if operator is None else state_of(operator), (pack_taken(taken),), tuple(refused))
 
 
 def add_counted(one: Counted, other: Counted) -> Counted:
     """Two neighboring shards as one."""
-    return Counted(add_states(one.state, other.state), one.taken + other.taken, one.refused + other.refused)
+    return Counted(add_states(one.state, other.state), one.packed + other.packed, one.refused + other.refused)
 
 
 def state_of(operator: Operator) -> tuple[Any, ...]:
@@ -142,6 +174,22 @@ def pair_runs(pair: Sequence[Run | tuple[int, Block]], function: Callable[..., B
     return at, then, function(one, other)
 
 
-def probe_shard(shard: tuple[tuple[ImageRef, ...], int]) -> list[Header | Refusal]:
-    """The headers of some files; refusals by their number among these."""
-    return list(probe_all(*shard, 1))
+@dataclass(frozen=True)
+class Unread:
+    """Some files of which only the headers are wanted."""
+
+    refs: tuple[ImageRef, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unread, pack_refs(self.refs)
+
+
+def _unread(*refs: Any) -> Unread:
+    return Unread(tuple(unpack_refs(*refs)))
+
+
+def probe_shard(shard: Unread, max_pixels: int) -> tuple[Packed, list[Refusal]]:
+    """The headers of some files, packed, and the refusals by their number among these."""
+    results = list(probe_all(shard.refs, max_pixels, 1))
+    refused = [result for result in results if isinstance(result, Refusal)]
+    return pack_headers([result for result in results if not isinstance(result, Refusal)]), refused

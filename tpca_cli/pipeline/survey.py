@@ -16,7 +16,7 @@ from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
-from tpca_cli.pipeline.abroad import PROBES, anchored, as_given, errors_as_given
+from tpca_cli.pipeline.abroad import anchored, as_given, errors_as_given, probes
 from tpca_cli.scan import ImageRef, Skipped, scan
 
 Progress = Callable[[str, int, int], None] | None
@@ -141,7 +141,8 @@ def probe_some(refs: Sequence[ImageRef], reading: Reading) -> list[Member | Skip
 def _probed_on(cluster: Cluster, refs: Sequence[ImageRef], reading: Reading) -> Iterator[Member | Skipped]:
     if refs:
         cluster.check_sees(anchored(refs[0]).path, refs[0].size)
-    shards = ([anchored(ref) for ref in refs[at : at + PROBES]] for at in range(0, len(refs), PROBES))
+    size = probes(len(refs), cluster.threads)
+    shards = ([anchored(ref) for ref in refs[at : at + size]] for at in range(0, len(refs), size))
     with errors_as_given(refs):
         results = (item for some in cluster.map(probe_some, shards, reading.on_worker) for item in some)
         for ref, item in zip(refs, results, strict=True):

@@ -9,7 +9,7 @@ from tpca_cli.images import Header
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe
 from tpca_cli.tensors.frames import Frames
-from tpca_cli.tensors.intake import Refusal, Taken
+from tpca_cli.tensors.taken import Refusal, Taken
 
 Progress = Callable[[str, int, int], None]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from tpca_cli.parallel import can_fork, forked_map, ordered_map
 from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe, WrongGuess, framed, kinds, misfit
 from tpca_cli.tensors.frames import Block, checksum, pieces, regroup
+from tpca_cli.tensors.taken import Batch, Refusal, Taken
 
 _PROBES = 64
 BATCH_IMAGES = 64
@@ -31,37 +32,6 @@ _IN_FLIGHT_BYTES = 1 << 28
 _MANY, _SMALL_PIXELS = 256, 1 << 20
 # Without their headers we cannot know what images weigh: larger ones than this are not read on a guess.
 GUESSED_PIXELS = 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A file of the list that gives no frames, by its position, and the error that says why."""
-
-    index: int
-    error: ImageRefused | StorageError
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """One image that was read: its position in the list, what it is, its digest and what is worth knowing."""
-
-    index: int
-    header: Header
-    digest: bytes
-    warnings: tuple[str, ...]
-
-    def __reduce__(self) -> tuple[Any, ...]:  # there are many, and dataclasses travel slowly by themselves
-        return Taken, (self.index, self.header, self.digest, self.warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Frames of consecutive images, and the checksum of each of their `pieces`."""
-
-    frames: Block
-    sums: tuple[int, ...]
-    taken: tuple[Taken, ...]
-    refused: tuple[Refusal, ...]
 
 
 def probe_all(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> Iterator[Header | Refusal]:
@@ -178,6 +148,10 @@ def _is_large(ref: ImageRef, max_pixels: int) -> bool:
     return header.height * header.width > GUESSED_PIXELS
 
 
+def _same_size(one: Header, other: Header) -> bool:
+    return (one.height, one.width) == (other.height, other.width)
+
+
 def _header(picture: Picture) -> Header:
     h, w, c = picture.pixels.shape
     return Header(h, w, c, "u2" if picture.pixels.dtype == np.uint16 else "u1", picture.mode)
@@ -212,7 +186,7 @@ def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recip
     taken: list[Taken] = []
     refused: list[Refusal] = []
     same: dict[Header, Header] = {}
-    for index, expected in batch:
+    for index, announced in batch:
         ref = refs[index]
         try:
             picture = read(
@@ -221,14 +195,14 @@ def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recip
                 size=recipe.size,
                 stamp=Stamp(ref.size, ref.mtime_ns),
             )
-            header = framed(expected, recipe.size)
+            header = framed(announced, recipe.size)
             if picture.pixels.shape != (header.height, header.width, header.channels) or (
                 picture.mode != header.mode
             ):
-                header = _header(picture)
+                expected, header = header, _header(picture)
                 problem = misfit(header, recipe.framing, recipe.dtype)
-                if problem is not None and recipe.guessed:
-                    raise WrongGuess(str(problem))
+                if recipe.guessed and (problem is not None or not _same_size(header, expected)):
+                    raise WrongGuess("an image is not like the others")
                 if problem is not None:
                     raise problem
             frames.add(widen(picture.pixels, recipe.framing.channels))

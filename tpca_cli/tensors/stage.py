@@ -21,17 +21,9 @@ from tpca_cli.scan import ImageRef
 from tpca_cli.tensors.choice import Recipe, Wish, WrongGuess, choose, framed, kinds, misfit
 from tpca_cli.tensors.elsewhere import Elsewhere
 from tpca_cli.tensors.frames import ArrayFrames, Frames
-from tpca_cli.tensors.intake import (
-    GUESSED_PIXELS,
-    Batch,
-    Refusal,
-    SourceFrames,
-    Taken,
-    probe_all,
-    read_batches,
-    with_path,
-)
+from tpca_cli.tensors.intake import GUESSED_PIXELS, SourceFrames, probe_all, read_batches, with_path
 from tpca_cli.tensors.staged import AnyPath, Closes, Staged, describe, list_key, reuse
+from tpca_cli.tensors.taken import Batch, Refusal, Taken
 from tpca_cli.tensors.tensorfile import TENSOR_SCHEMA, Index, TensorFile, TensorWriter, packed
 
 Progress = Callable[[str, int, int], None]
@@ -124,11 +116,11 @@ class _Run:
         return chosen, recipe
 
     def guess(self, wish: Wish) -> tuple[list[tuple[int, Header]], Recipe] | None:
-        """The plan for images that all become one frame, from a few headers; None where they may not.
+        """The plan for images that end up in one size, from a few headers; None where they may not.
 
-        Opening every file twice costs more than a small image; the first that is no frame tells us so.
+        Opening every file twice costs more than a small image; the first that is another tells us so.
         """
-        if wish.framing is not None or wish.tile is not None:
+        if wish.framing is not None:
             return None
         some = self.refs[:: max(1, len(self.refs) // _SAMPLE)]
         headers = list(probe_all(some, wish.max_pixels, 1))
@@ -195,7 +187,7 @@ class _Run:
     def to_source(self, batches: Iterator[Batch], recipe: Recipe) -> Staged:
         """Decode once to learn what can be read; the frames come from a second decoding."""
         count = sum(len(batch.frames) for batch in batches)
-        chosen = [(taken.index, taken.header) for taken in self.taken]
+        chosen = [(taken.number, taken.header) for taken in self.taken]
         again = SourceFrames(self.refs, chosen, recipe, self.workers, count)
         return self._staged(again, recipe.framing, "source")
 
@@ -231,9 +223,9 @@ class _Run:
 
     def _index(self) -> Index:
         skipped = sorted((refusal.index, str(refusal.error)) for refusal in self.refused)
-        warnings = [(taken.index, text) for taken in self.taken for text in taken.warnings]
+        warnings = [(taken.number, text) for taken in self.taken for text in taken.warnings]
         return Index(
-            tuple(taken.index for taken in self.taken),
+            tuple(taken.number for taken in self.taken),
             tuple(taken.header for taken in self.taken),
             packed([taken.digest for taken in self.taken]),
             tuple(skipped),

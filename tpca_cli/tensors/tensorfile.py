@@ -31,7 +31,8 @@ from tpca_cli.errors import FileRefused, printable
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.images import CHANNELS, Header
 from tpca_cli.tensors.frames import Block, checksum, pieces, regroup
-from tpca_cli.tensors.intake import BATCH_IMAGES, Batch
+from tpca_cli.tensors.intake import BATCH_IMAGES
+from tpca_cli.tensors.taken import Batch
 
 MODES = ("L", "LA", "RGB", "RGBA", "I;16")
 _CHUNK_BYTES = 1 << 20
