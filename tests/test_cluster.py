@@ -71,6 +71,9 @@ def test_results_come_in_order_and_sums_have_the_tree_of_one_machine(cluster) ->
     for count, fan in ((1, 2), (2, 2), (13, 2), (13, 3)):
         here = tree(map(str, range(count)), add_text, fan)
         assert cluster.reduce(str, add_text, range(count), fan=fan) == here
+    for count, together in ((1, 2), (2, 2), (13, 2), (13, 3), (4, 4), (17, 4), (9, 8)):
+        found = cluster.reduce(str, add_text, range(count), together=together)
+        assert found.translate(str.maketrans("", "", "()+ ")) == "".join(map(str, range(count)))
 
 
 def test_the_first_failure_in_order_is_the_one_reported(cluster) -> None:

@@ -10,8 +10,10 @@ from math import ceil, log2
 
 from cluster_measure import Constants
 
-from tpca_cli.pipeline.abroad import BALANCE, SHARD_BYTES
+from tpca_cli.pipeline.abroad import SHARD_BYTES
 from tpca_cli.pipeline.remote_coding import SHARD_PIXELS
+
+ENDING = 7  # short shards per worker
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Operator:
 
 
 def shards_of(folder: Folder, operator: Operator, workers: int) -> int:
-    """As `abroad.shard_images` cuts them."""
-    shards = max(folder.values // SHARD_BYTES, BALANCE * workers)
+    """About as many as `abroad.shards_of` cuts; each worker has some short ones at the end."""
+    shards = folder.values // SHARD_BYTES + ENDING * workers
     if operator.size:
         shards = min(shards, max(workers, folder.values // operator.size**2))
     return max(1, min(shards, folder.images // 16))

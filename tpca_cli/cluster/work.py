@@ -23,7 +23,7 @@ WINDOW = 3  # shards under way or waiting, per thread of the cluster
 
 @dataclass(eq=False)
 class _Node:
-    """A task of a sum and the two that it adds, which are kept until it is done."""
+    """A task of a sum and those that it adds, which are kept until it is done."""
 
     future: Any
     parts: tuple[_Node, ...] = ()
@@ -37,6 +37,26 @@ class _Flight:
     weights: dict[int, float] = field(default_factory=dict)
     futures: dict[int, Any] = field(default_factory=dict)
     failed: bool = False
+
+
+def _grouped(leaves: Iterable[_Node], join: Callable[[list[_Node]], _Node], together: int) -> _Node:
+    """Neighbors joined as soon as there are enough of one size, and what is left at the end."""
+    levels: list[list[_Node]] = [[]]
+    for leaf in leaves:
+        levels[0].append(leaf)
+        for size, level in enumerate(levels):
+            if len(level) < together:
+                break
+            if size + 1 == len(levels):
+                levels.append([])
+            levels[size + 1].append(join(level[:]))
+            level.clear()
+    rest = [node for level in reversed(levels) for node in level]
+    if not rest:
+        raise ValueError("a sum of nothing")
+    while len(rest) > 1:
+        rest[-together:] = [join(rest[-together:])]
+    return rest[0]
 
 
 class Cluster:
@@ -126,12 +146,14 @@ class Cluster:
         weigh: Callable[[Item], float] | None = None,
         done: Done | None = None,
         blas: int = 1,
-        fan: int = 2,
+        fan: int | None = None,
+        together: int = 2,
     ) -> Result:
-        """The sum of `function(item, *shared)` by `combine`, in the tree of `operators.tree`, on the workers.
+        """The sum of `function(item, *shared)` by `combine`, on the workers; only the last sum comes here.
 
-        Of the partial results only the last comes here. Pairs are added soonest; a wider `fan` is for sums
-        whose order matters.
+        With `fan` it is added in the order of `operators.tree`, for sums that depend on it. Without, the
+        order is that of the items and the tree is free: `together` neighbors are one task, many where
+        results are small, as a task takes longer than a sum, and two where they fill the memory.
         """
         flight = _Flight(done)
 
@@ -143,15 +165,19 @@ class Cluster:
                 self._watch(flight, number, leaf, weigh(item) if weigh else 0.0)
                 yield _Node(leaf)
 
-        root = tree(leaves(), lambda left, right: self._add(combine, left, right), fan)
+        if fan is None:
+            root = _grouped(leaves(), lambda parts: self._add(combine, *parts), together)
+        else:
+            root = tree(leaves(), lambda left, right: self._add(combine, left, right), fan)
         self._until(lambda: root.future.done() or flight.failed)
         self._raise_first(flight)
         result: Result = self._take(root.future)
         return result
 
-    def _add(self, combine: Callable[..., Any], left: _Node, right: _Node) -> _Node:
-        future = self._submit(worker.pair, combine, left.future, right.future, priority=10)
-        node = _Node(future, (left, right))
+    def _add(self, combine: Callable[..., Any], *parts: _Node) -> _Node:
+        futures = [part.future for part in parts]
+        future = self._submit(worker.add, combine, *futures, priority=10)
+        node = _Node(future, parts)
 
         def ended() -> None:
             node.parts = ()  # only now: the scheduler may look at a release before the task that needs it

@@ -21,8 +21,8 @@ def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def pair(combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    return combine(left, right)
+def add(combine: Callable[[Any, Any], Any], *parts: Any) -> Any:
+    return functools.reduce(combine, parts)
 
 
 def same(value: Any) -> Any:

@@ -18,21 +18,30 @@ Progress = Callable[[str, int, int], None]
 
 PROBES = 1024  # headers per task at most: tens of milliseconds of work
 SHARD_BYTES = 1 << 25  # of pixels: a second of work or less
-BALANCE = 12  # shards per thread at least, where there is enough to do
+TURNS = 3  # shards per thread that what is left would make, if they were of one size
+SHORTEST, SMALLEST = 24, 16  # the shortest shards: this part of a thread's work, but so many files at least
 
 
-def shard_images(
+def shards_of(
     counts: Sequence[int], frame_shape: tuple[int, ...], dtype: str, threads: int, method: str | None
-) -> int:
-    """How many files make a shard: a second of work, enough shards for all, none that is mostly operator.
+) -> list[slice]:
+    """Which files make a shard: at most a second of work, and less towards the end, so that all workers are
+    done at the same time; none that is mostly operator.
 
-    `counts` are the frames of each file. Shards only add integers, so their size is free to choose.
+    `counts` are the frames of each file. Shards only add integers, so their sizes are free to choose.
     """
-    size, frames = prod(frame_shape), sum(counts)
-    shards = max(frames * size * int(dtype[1:]) // SHARD_BYTES, BALANCE * threads)
+    files, size, frames = len(counts), prod(frame_shape), sum(counts)
+    most = max(1, files * SHARD_BYTES // max(1, frames * size * int(dtype[1:])))
+    least = max(SMALLEST, files // (SHORTEST * threads))
     if method == "operator":  # adding up L frames takes far longer than moving their L x L operator
-        shards = min(shards, max(threads, frames // size))
-    return max(1, min(len(counts), max(-(-len(counts) // shards), 16)))
+        least = max(least, files // max(threads, frames // size))
+    shards, start = [], 0
+    while start < files:
+        fair = -(-(files - start) // (TURNS * threads))
+        stop = min(files, start + max(least, min(most, fair)))
+        shards.append(slice(start, stop))
+        start = stop
+    return shards
 
 
 def probes(files: int, threads: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tpca_cli.cluster import connect, local_workers
 from tpca_cli.operators import run_length
-from tpca_cli.pipeline.abroad import SHARD_BYTES, shard_images
+from tpca_cli.pipeline.abroad import SHARD_BYTES, shards_of
 from tpca_cli.pipeline.remote_coding import SHARD_PIXELS
 from tpca_cli.pipeline.shards import NARROW
 
@@ -39,10 +39,9 @@ def fit_on(facts: Mapping[str, Any], address: str) -> dict[str, Any]:
     dtype = str(facts["dtype"])
     pixels = frames * size * int(dtype[1:])
     summed = facts["method"] in ("rank1", "operator") and not facts["streamed"]
-    per_shard = shard_images(
-        [ceil(frames / images)] * images, shape, dtype, threads, facts["method"] if summed else None
-    )
-    shards = summands = ceil(images / per_shard)
+    counts = [ceil(frames / images)] * images
+    cuts = shards_of(counts, shape, dtype, threads, facts["method"] if summed else None)
+    shards = summands = len(cuts)
     memory = PROCESS + 4 * SHARD_BYTES
     if summed and facts["method"] == "rank1":
         state = 8 * (size + sum(side * side for side in shape))

@@ -24,7 +24,7 @@ from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
 from tpca_cli.operators import ModeOperators, TensorOperator
 from tpca_cli.parallel import ordered_map
-from tpca_cli.pipeline.abroad import anchored, as_given, errors_as_given, meter, shard_images
+from tpca_cli.pipeline.abroad import anchored, as_given, errors_as_given, meter, shards_of
 from tpca_cli.pipeline.shards import add_state, add_states, state_of
 from tpca_cli.pipeline.survey import Kind, Member, Progress, Reading, read_member, refusal
 from tpca_cli.scan import Skipped
@@ -213,10 +213,9 @@ def _fit_on(
 ) -> tuple[Basis, list[Member], list[Skipped]]:
     total = _operator(design, kind)
     counts = [design.framing.count(member.height, member.width) for member in members]
-    size = shard_images(counts, design.framing.frame_shape, kind.dtype, cluster.threads, design.method)
+    shards = shards_of(counts, design.framing.frame_shape, kind.dtype, cluster.threads, design.method)
     parts = (
-        Part(at, tuple(replace(m, ref=anchored(m.ref)) for m in members[at : at + size]))
-        for at in range(0, len(members), size)
+        Part(shard.start, tuple(replace(m, ref=anchored(m.ref)) for m in members[shard])) for shard in shards
     )
     with errors_as_given([member.ref for member in members[:1]]):
         result = cluster.reduce(

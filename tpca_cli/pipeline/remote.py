@@ -20,7 +20,7 @@ from tpca_cli.cluster import Cluster
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.images import Header
 from tpca_cli.operators import FAN, Frames, ModeOperators, run_length
-from tpca_cli.pipeline.abroad import Progress, anchored, as_given, meter, probes, shard_images
+from tpca_cli.pipeline.abroad import Progress, anchored, as_given, meter, probes, shards_of
 from tpca_cli.pipeline.shards import (
     Block,
     Refused,
@@ -43,6 +43,7 @@ from tpca_cli.tensors.taken import Refusal, Taken
 
 Chosen = Sequence[tuple[int, Header]]
 
+SMALL = 1 << 10  # values of a frame up to which eight of its operators are little to hold
 HELD = 0.4  # of the workers' memory may be filled with frames
 
 
@@ -83,10 +84,8 @@ class RemoteReader:
         self._counted = None
         counts = _counts(chosen, recipe)
         method = self._decide(sum(counts), recipe)
-        size = shard_images(counts, recipe.framing.frame_shape, recipe.dtype, self._cluster.threads, method)
-        shards = (
-            _shard(refs, chosen[start : start + size], recipe, fail) for start in range(0, len(chosen), size)
-        )
+        cuts = shards_of(counts, recipe.framing.frame_shape, recipe.dtype, self._cluster.threads, method)
+        shards = (_shard(refs, chosen[cut], recipe, fail) for cut in cuts)
         try:
             counted = self._cluster.reduce(
                 count_shard,
@@ -95,6 +94,7 @@ class RemoteReader:
                 method,
                 weigh=lambda shard: len(shard.chosen),
                 done=meter(progress, "read images", len(chosen)),
+                together=8 if method != "operator" or prod(recipe.framing.frame_shape) <= SMALL else 2,
             )
         except Refused as refused:
             index, error = refused.args
