@@ -41,6 +41,8 @@ DOUBLE = Arithmetic(np.float64, 1 << 53)
 _CALL = 512  # rows looked at together: 512 * 128^2 < 2^24, so they are always safe
 _GATHERED = 1 << 25  # values gathered before they are multiplied, unless the energies say earlier
 _PANEL = 384  # rows of A multiplied together: the float block is never as large as A
+_COLUMNS = 3072  # columns that are gathered by one thread
+_CACHED = 1 << 17  # values that stay in cache from one step to the next
 _FEW = 4  # panels that are not worth threads of their own
 
 
@@ -80,12 +82,10 @@ class ExactGram:
         return self._lower
 
     def _gather(self, rows: npt.NDArray[np.unsignedinteger]) -> None:
-        y = self._place(rows)
-        energy = np.einsum("bi,bi->i", y, y).astype(np.int64)
+        sums, energy = self._place(rows)
         if (self._energy + energy).max(initial=0) > self.arithmetic.limit:
             self._multiply()
-            y = self._place(rows)
-        sums = y.sum(axis=0).astype(np.int64)  # exact: few rows of small integers
+            self._place(rows)
         self._energy += energy
         self._count += len(rows)
         self._shifted_rows += len(rows)
@@ -93,19 +93,23 @@ class ExactGram:
         self.sums += sums + self._shift * len(rows)
         self.n += len(rows)
 
-    def _place(self, rows: npt.NDArray[np.unsignedinteger]) -> Floats:
-        """Shift rows to where they are gathered, (b, size); they do not count yet."""
+    def _place(self, rows: npt.NDArray[np.unsignedinteger]) -> tuple[Integers, Integers]:
+        """Shift rows to where they are gathered; they do not count yet. Their column sums and energies."""
         most = max(_CALL, _GATHERED // max(1, self.size))
         if self._count + len(rows) > most:
             self._multiply()
-        if self._count + len(rows) > len(self._gathered):  # little at first: many operators see few rows
+        if self._count + len(rows) > len(self._gathered):  # little at first: small operators see few rows
             room = min(most, max(2 * len(self._gathered), self._count + len(rows)))
+            room = most if self.size > _COLUMNS else room
             larger = np.empty((room, self.size), self.arithmetic.dtype)
             larger[: self._count] = self._gathered[: self._count]
             self._gathered = larger
         y = self._gathered[self._count : self._count + len(rows)]
-        np.subtract(rows, self._shift, out=y, dtype=self.arithmetic.dtype)
-        return y
+        if self.size <= _COLUMNS:
+            return _shifted(rows, self._shift, y)
+        parts = [slice(start, start + _COLUMNS) for start in range(0, self.size, _COLUMNS)]
+        found = list(side_by_side(lambda part: _shifted(rows[:, part], self._shift, y[:, part]), parts))
+        return np.concatenate([sums for sums, _ in found]), np.concatenate([energy for _, energy in found])
 
     def _multiply(self) -> None:
         """Add the product of the gathered rows to A."""
@@ -124,8 +128,9 @@ class ExactGram:
             self._add_again(y, *panels[k], images[k])
 
     def _image(self, y: Floats, start: int, stop: int) -> npt.NDArray[Any]:
-        image: npt.NDArray[Any] = y[:, start:stop].astype(self._wide) @ self._signs[start:stop]
-        return image
+        """Y r over some columns, (rows,); exact in any type, as the columns of a panel are few."""
+        image: npt.NDArray[Any] = y[:, start:stop] @ self._signs[start:stop].astype(y.dtype)
+        return image.astype(self._wide)
 
     def _add_panel(self, y: Floats, start: int, stop: int, image: npt.NDArray[Any]) -> bool:
         """Add rows `start` to `stop` of B, with the columns before `stop`, if B r is as it should be."""
@@ -163,6 +168,18 @@ class ExactGram:
             self._lower[few, : few.stop] += rest[few, None] + own[: few.stop]
         self._shifted_rows = 0
         self._shifted_sums[:] = 0
+
+
+def _shifted(rows: npt.NDArray[np.unsignedinteger], shift: int, out: Floats) -> tuple[Integers, Integers]:
+    """y = x - s into `out`, with the sums of y and of y^2 by columns: exact, as the rows are few."""
+    sums = energy = np.zeros(rows.shape[1], np.int64)
+    step = max(16, _CACHED // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        y = out[start : start + step]
+        np.subtract(rows[start : start + step], shift, out=y, dtype=out.dtype)
+        sums = sums + y.sum(axis=0).astype(np.int64)
+        energy = energy + np.einsum("bi,bi->i", y, y).astype(np.int64)
+    return sums, energy
 
 
 def _few(count: int) -> list[slice]:
