@@ -40,7 +40,7 @@ DOUBLE = Arithmetic(np.float64, 1 << 53)
 
 _CALL = 512  # rows looked at together: 512 * 128^2 < 2^24, so they are always safe
 _GATHERED = 1 << 25  # values gathered before they are multiplied, unless the energies say earlier
-_PANEL = 384  # rows of A multiplied together: the float block is never as large as A
+_PANEL = 768  # rows of A multiplied together, half as many if A is small: the float block is never as large
 _COLUMNS = 3072  # columns that are gathered by one thread
 _CACHED = 1 << 17  # values that stay in cache from one step to the next
 _FEW = 4  # panels that are not worth threads of their own
@@ -119,7 +119,8 @@ class ExactGram:
         self._count = 0
         self._energy[:] = 0
         # The longest panels come first, so that no thread is left with one at the end.
-        panels = [(start, min(start + _PANEL, self.size)) for start in range(0, self.size, _PANEL)][::-1]
+        high = _PANEL if self.size > _FEW * _PANEL else _PANEL // 2
+        panels = [(start, min(start + high, self.size)) for start in range(0, self.size, high)][::-1]
         work = side_by_side if len(panels) > _FEW else map
         # Y r over the columns up to the end of each panel, (panels, rows)
         images = np.cumsum(list(work(lambda panel: self._image(y, *panel), panels))[::-1], axis=0)[::-1]
