@@ -20,15 +20,17 @@ from threadpoolctl import threadpool_limits
 from tpca_cli.cluster import Cluster, connect
 from tpca_cli.coder import Coder
 from tpca_cli.framing import Framing
-from tpca_cli.images import read
+from tpca_cli.images import probe, read
 from tpca_cli.operators import ModeOperators, TensorOperator
 from tpca_cli.pipeline.assemble import assemble
 from tpca_cli.pipeline.coding import GroupPlan, code_all
 from tpca_cli.pipeline.encode import EncodeRequest, draft_groups
+from tpca_cli.pipeline.shards import Shard, count_shard
 from tpca_cli.pipeline.spool import Spool
 from tpca_cli.pipeline.survey import Reading, survey
 from tpca_cli.rate import Target
 from tpca_cli.scan import ImageRef, scan
+from tpca_cli.tensors.choice import Recipe
 
 STATE = 1 << 23  # values of the arrays that measure a sum on the workers: 64 MB
 
@@ -102,10 +104,12 @@ def measure(small: str, large: str) -> Constants:
 
 
 def _decoding(refs: Sequence[ImageRef]) -> tuple[float, float]:
-    """(pixels, seconds) of an average image."""
-    shapes = [read(ref.path).pixels.shape for ref in refs]  # and the files are in memory now
-    pixels = sum(shape[0] * shape[1] for shape in shapes)
-    seconds = best(lambda: [read(ref.path) for ref in refs])
+    """(pixels, seconds) of an average image that a worker reads and cuts into tiles."""
+    headers = [probe(ref.path) for ref in refs]
+    pixels = sum(header.height * header.width for header in headers)
+    recipe = Recipe(Framing("tile", 8, 8, 3), "u1", None, 1 << 26)
+    shard = Shard(tuple(refs), tuple(enumerate(headers)), recipe)
+    seconds = best(lambda: count_shard(shard, None))
     return pixels / len(refs), seconds / len(refs)
 
 
@@ -175,7 +179,6 @@ def _keeping(refs: Sequence[ImageRef]) -> float:
 def _cluster(cluster: Cluster, refs: Sequence[ImageRef]) -> tuple[float, float, float]:
     from tpca_cli.images import Header
     from tpca_cli.pipeline.remote import RemoteReader
-    from tpca_cli.tensors.choice import Recipe
 
     recipe = Recipe(Framing("tile", 8, 8, 3), "u1", None, 10**8)
     header = Header(64, 64, 3, "u1", "RGB")

@@ -52,7 +52,10 @@ def shards_of(folder: Folder, operator: Operator, workers: int) -> int:
 
 
 def fit(c: Constants, folder: Folder, operator: Operator, workers: int) -> dict[str, float]:
-    """Seconds by stage; what is divided by `workers` happens there, the rest on one machine."""
+    """Seconds by stage; what is divided by `workers` happens there, the rest on one machine.
+
+    Images of one size need no pass over their headers.
+    """
     n, pixels, w = folder.images, folder.pixels, workers
     shards = shards_of(folder, operator, w)
     added = operator.size * c.tensor_flop * 3 if operator.size else c.modes_pixel  # per pixel
@@ -60,7 +63,6 @@ def fit(c: Constants, folder: Folder, operator: Operator, workers: int) -> dict[
     at_home = max(0, ceil(shards / w) - 1)  # sums of a worker's own shards move nothing: an addition each
     return {
         "list": n * (c.scan_image + c.send_image),
-        "headers": n * c.probe_image / w,
         "decode": n * (c.read_image + pixels * c.decode_pixel) / w,
         "accumulate": n * pixels * added / w,
         "schedule": 2 * shards * c.task,
