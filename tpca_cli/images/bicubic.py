@@ -41,7 +41,7 @@ def bicubic(pixels: Pixels, size: tuple[int, int], extent: tuple[float, float]) 
     program = machine(_PROGRAM)
     lines = 64 * (len(pixels) + width + new_height + new_width)  # the taps of every new row and column
     start = program.base
-    end = aligned(start + pixels.size + _SLACK)
+    end = aligned(start + pixels.size + width * channels + _SLACK)
     between = aligned(end + new_height * new_width * channels + _SLACK)
     scratch = aligned(between + 2 * new_height * width * channels + _SLACK)
     memory = program.room(scratch + lines + _SLACK)

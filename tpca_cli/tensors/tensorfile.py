@@ -194,7 +194,7 @@ class TensorWriter:
         sizes = [(header.height, header.width) for header in index.headers]
         w.put("sizes", np.array(sizes, "<u2").reshape(-1, 2))
         w.put("modes", np.array([MODES.index(header.mode) for header in index.headers], "u1"))
-        w.put("digests", index.digests)
+        w.put("digests", index.digests, compress=False)
         notes = json.dumps({"skipped": index.skipped, "warnings": index.warnings}, separators=(",", ":"))
         w.put("notes", np.frombuffer(notes.encode(), "u1"))
 

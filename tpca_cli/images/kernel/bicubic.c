@@ -1,8 +1,8 @@
 /* Bicubic resizing of 8-bit pictures of one or three channels, in integers: the same bits on every machine.
  *
  * Rows are combined first, into 16-bit numbers with FRACTION binary places and no clipping, then columns. Taps
- * are integers that add up to 1 << UNIT, so a picture of one value stays what it is. Pictures and scratch have
- * SLACK bytes behind them that may be read or overwritten.
+ * are integers that add up to 1 << UNIT, so a picture of one value stays what it is. Behind the picture a line more
+ * may be read, which counts nothing; behind the others SLACK bytes may be read or overwritten.
  */
 #include <stdint.h>
 #include <wasm_simd128.h>
@@ -84,7 +84,7 @@ static void down(const uint8_t *from, int size, int16_t *to, int lines, const Pl
             const int16_t *taps = p->taps + i * p->stride;
             for (int n = p->count[i]; n > 0; n -= 2, line += 2 * size, taps += 2) {
                 v128_t t = wasm_v128_load32_splat(taps);
-                v128_t u = wasm_v128_load(line), v = n > 1 ? wasm_v128_load(line + size) : u;
+                v128_t u = wasm_v128_load(line), v = wasm_v128_load(line + size);
                 v128_t low = wasm_i8x16_shuffle(u, v, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
                 v128_t high =
                     wasm_i8x16_shuffle(u, v, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
@@ -100,9 +100,10 @@ static void down(const uint8_t *from, int size, int16_t *to, int lines, const Pl
     }
 }
 
-static v128_t bytes(v128_t sum) {
-    v128_t whole = rounded(sum, UNIT + FRACTION), halves = wasm_i16x8_narrow_i32x4(whole, whole);
-    return wasm_u8x16_narrow_i16x8(halves, halves);
+static v128_t bytes(v128_t a, v128_t b, v128_t c, v128_t d) {
+    int places = UNIT + FRACTION;
+    return wasm_u8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(rounded(a, places), rounded(b, places)),
+                                   wasm_i16x8_narrow_i32x4(rounded(c, places), rounded(d, places)));
 }
 
 /* Gray: eight neighbours at a time. */
@@ -115,7 +116,7 @@ static void across_one(const int16_t *from, int width, uint8_t *to, int new_widt
                 sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(wasm_v128_load(at + j), wasm_v128_load(taps + j)));
             sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
             sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 1, 0, 3, 2));
-            to[i] = wasm_u8x16_extract_lane(bytes(sum), 0);
+            to[i] = wasm_u8x16_extract_lane(bytes(sum, sum, sum, sum), 0);
         }
     }
 }
@@ -126,25 +127,33 @@ static v128_t two(const int16_t *at) {
     return wasm_i16x8_shuffle(v, v, 0, 3, 1, 4, 2, 5, 6, 7);
 }
 
+static void put(uint8_t *to, uint32_t color) {
+    *(uint16_t *)to = (uint16_t)color;
+    to[2] = (uint8_t)(color >> 16);
+}
+
+/* Four lines at a time; where there are fewer, the last one several times. */
 static void across_three(const int16_t *from, int width, uint8_t *to, int new_width, int lines, const Plan *p) {
-    int row = 3 * width;
-    for (int y = 0; y < lines; y += 2) {
+    int row = 3 * width, new_row = 3 * new_width;
+    for (int y = 0; y < lines; y += 4) {
         const int16_t *line = from + y * row;
-        int next = y + 1 < lines ? row : 0;
-        uint8_t *one = to + y * 3 * new_width, *other = y + 1 < lines ? one + 3 * new_width : one;
-        for (int i = 0; i < new_width; i++, one += 3, other += 3) {
+        uint8_t *out = to + y * new_row;
+        int left = lines - y - 1, first = left > 0, second = left > 1 ? 2 : first, third = left > 2 ? 3 : second;
+        for (int i = 0; i < new_width; i++, out += 3) {
             const int16_t *at = line + 3 * p->first[i], *taps = p->taps + i * p->stride;
-            v128_t a = wasm_i32x4_splat(0), b = a;
+            v128_t a = wasm_i32x4_splat(0), b = a, c = a, d = a;
             for (int n = p->count[i]; n > 0; n -= 2, at += 6, taps += 2) {
                 v128_t t = wasm_v128_load32_splat(taps);
                 a = wasm_i32x4_add(a, wasm_i32x4_dot_i16x8(two(at), t));
-                b = wasm_i32x4_add(b, wasm_i32x4_dot_i16x8(two(at + next), t));
+                b = wasm_i32x4_add(b, wasm_i32x4_dot_i16x8(two(at + first * row), t));
+                c = wasm_i32x4_add(c, wasm_i32x4_dot_i16x8(two(at + second * row), t));
+                d = wasm_i32x4_add(d, wasm_i32x4_dot_i16x8(two(at + third * row), t));
             }
-            uint32_t u = wasm_u32x4_extract_lane(bytes(a), 0), v = wasm_u32x4_extract_lane(bytes(b), 0);
-            *(uint16_t *)one = (uint16_t)u;
-            one[2] = (uint8_t)(u >> 16);
-            *(uint16_t *)other = (uint16_t)v;
-            other[2] = (uint8_t)(v >> 16);
+            v128_t all = bytes(a, b, c, d);
+            put(out, wasm_u32x4_extract_lane(all, 0));
+            put(out + first * new_row, wasm_u32x4_extract_lane(all, 1));
+            put(out + second * new_row, wasm_u32x4_extract_lane(all, 2));
+            put(out + third * new_row, wasm_u32x4_extract_lane(all, 3));
         }
     }
 }
