@@ -56,8 +56,8 @@ browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and 
 	@command -v chromedriver >/dev/null || { echo "make browser needs chromedriver: install it with your package manager"; exit 1; }
 	@$(BIN)/python -m pytest -o addopts= -q tests/browser
 
-bench-stage: $(VENV)/ready-bench ## staging speed: DATA=folder [SIZE=HxW]
-	@$(BIN)/python tests/benchmarks/stage.py $(DATA) $(if $(SIZE),--size $(SIZE))
+bench-stage: $(VENV)/ready-bench ## staging speed: DATA=folder [RESIZE=HxW]
+	@$(BIN)/python tests/benchmarks/stage.py $(DATA) $(if $(RESIZE),--size $(RESIZE))
 
 bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools: DATA=folder
 	@$(BIN)/python tests/benchmarks/fit.py $(DATA)
