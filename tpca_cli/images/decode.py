@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from PIL import (  # noqa: F401  (registers)  # noqa: F401  (registers)
     BmpImagePlugin,
@@ -51,9 +51,6 @@ class Header:
     channels: int
     dtype: str
     mode: str
-
-    def __reduce__(self) -> tuple[Any, ...]:  # there are many, and dataclasses travel slowly by themselves
-        return Header, (self.height, self.width, self.channels, self.dtype, self.mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class ExactGram:
         images = np.cumsum(list(work(lambda panel: self._image(y, *panel), panels))[::-1], axis=0)[::-1]
         checked = work(lambda k: self._add_panel(y, *panels[k], images[k]), range(len(panels)))
         for k in [k for k, good in enumerate(list(checked)) if not good]:
-            self._add_again(y, *panels[k], images[k])
+            self._add_again(y, *panels[k])
 
     def _image(self, y: Floats, start: int, stop: int) -> npt.NDArray[Any]:
         """Y r over some columns, (rows,); exact in any type, as the columns of a panel are few."""
@@ -151,12 +151,14 @@ class ExactGram:
                 self._lower[start:stop, columns][few] += product[few].astype(np.int64)
         return True
 
-    def _add_again(self, y: Floats, start: int, stop: int, image: npt.NDArray[Any]) -> None:
+    def _add_again(self, y: Floats, start: int, stop: int) -> None:
         """The same in float64, which is used from now on."""
         if self.arithmetic is SINGLE:
             self.arithmetic = DOUBLE
             self._gathered = np.empty((0, self.size), DOUBLE.dtype)  # `y` keeps what was gathered
-        if y.dtype == np.float64 or not self._add_panel(y.astype(np.float64), start, stop, image):
+        wide = y.astype(np.float64)
+        image = wide[:, :stop] @ self._signs[:stop]
+        if y.dtype == np.float64 or not self._add_panel(wide, start, stop, image):
             raise ArithmeticError("this BLAS adds small integers wrongly, even in float64")
 
     def _undo_shift(self) -> None:

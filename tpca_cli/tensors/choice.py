@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,14 +58,13 @@ def framed(header: Header, size: tuple[int, int] | None) -> Header:
     return Header(size[0], size[1], header.channels, header.dtype, header.mode)
 
 
-def kinds(chosen: Iterable[tuple[int, Header]]) -> dict[Header, int]:
+def kinds(chosen: Sequence[tuple[int, Header]]) -> dict[Header, int]:
     """How often each header is there; images are many, and most share an object."""
-    objects: dict[int, list[Header]] = {}
-    for _, header in chosen:
-        objects.setdefault(id(header), []).append(header)
-    found: dict[Header, int] = {}
-    for headers in objects.values():
-        found[headers[0]] = found.get(headers[0], 0) + len(headers)
+    objects = {id(header): header for _, header in chosen}
+    times = Counter(id(header) for _, header in chosen)
+    found: Counter[Header] = Counter()
+    for number, header in objects.items():
+        found[header] += times[number]
     return found
 
 
