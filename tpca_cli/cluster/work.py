@@ -136,6 +136,7 @@ class Cluster:
             waiting.append(future)
         while waiting:
             yield self._take(waiting.popleft())
+        self._land(flight)
 
     def reduce(
         self,
@@ -172,6 +173,7 @@ class Cluster:
         self._until(lambda: root.future.done() or flight.failed)
         self._raise_first(flight)
         result: Result = self._take(root.future)
+        self._land(flight)
         return result
 
     def _add(self, combine: Callable[..., Any], *parts: _Node) -> _Node:
@@ -193,14 +195,18 @@ class Cluster:
         flight.weights[number] = weight
 
         def ended() -> None:
-            if future.status == "finished":
-                del flight.futures[number]
-                if flight.done is not None:
-                    flight.done(flight.weights.pop(number))
-            else:
+            if future.status in ("error", "cancelled"):
                 flight.failed = True
+                return
+            del flight.futures[number]  # also if its worker has gone since: who needs it computes it again
+            if flight.done is not None:
+                flight.done(flight.weights.pop(number))
 
         future.add_done_callback(lambda _: self._ended.put(ended))
+
+    def _land(self, flight: _Flight) -> None:
+        """Note the ends that are told later than their results."""
+        self._until(lambda: not flight.futures or flight.failed)
 
     def _raise_first(self, flight: _Flight) -> None:
         """The failure that comes first in the order of the items, as on one machine."""
