@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -47,6 +48,18 @@ def test_memory_stays_until_the_next_result_is_asked_for() -> None:
     for (item, _), memory in forked_map(square, range(30), 2, 8):
         time.sleep(0.005)  # the workers run ahead meanwhile
         assert int.from_bytes(memory, "little") == item * item
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_collector_of_garbage_is_left_as_it_was(frozen: bool) -> None:
+    gc.unfreeze()
+    if frozen:
+        gc.freeze()
+    try:
+        assert [item for (item, _), _ in forked_map(square, range(5), 2, 8)] == list(range(5))
+        assert (gc.get_freeze_count() > 0) == frozen
+    finally:
+        gc.unfreeze()
 
 
 def test_an_exception_comes_at_its_place() -> None:

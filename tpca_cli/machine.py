@@ -11,6 +11,7 @@ import ctypes
 import functools
 import threading
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,9 @@ class Machine:
         self._store = wasmtime.Store(engine)
         exports: Any = wasmtime.Instance(self._store, module, []).exports(self._store)
         self._exports, self._memory, self._run = exports, exports["memory"], exports["run"]
+        kind = self._run.type(self._store)
+        signature = SimpleNamespace(params=kind.params, results=kind.results, owner=kind)
+        self._run.type = lambda _: signature  # it would be asked for, and made anew, in every call
         self.base = aligned(int(self._exports["__heap_base"].value(self._store)))
         self._bytes = self._look()
         self._constants: dict[str, int] = {}

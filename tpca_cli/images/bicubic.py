@@ -6,6 +6,7 @@ with every version of Pillow. Larger pictures and other kinds are Pillow's: see 
 
 from __future__ import annotations
 
+import functools
 import struct
 
 from tpca_cli.images.modes import Pixels
@@ -37,17 +38,26 @@ def bicubic(pixels: Pixels, size: tuple[int, int], extent: tuple[float, float]) 
 
     `extent` is how much of the picture counts, from its corner: less than all if the last pixel was cut.
     """
-    (height, width, channels), (new_height, new_width) = pixels.shape, size
     program = machine(_PROGRAM)
-    lines = 64 * (len(pixels) + width + new_height + new_width)  # the taps of every new row and column
-    start = program.base
-    end = aligned(start + pixels.size + width * channels + _SLACK)
-    between = aligned(end + new_height * new_width * channels + _SLACK)
-    scratch = aligned(between + 2 * new_height * width * channels + _SLACK)
-    memory = program.room(scratch + lines + _SLACK)
-    memory[start : start + pixels.size] = pixels.reshape(-1)
-    job = (*extent, height, width, channels, *size, start, end, between, scratch)
-    _JOB.pack_into(memory.data, program.constant("job"), *job)
+    end, stop, most, job = _layout(program.base, pixels.shape, size, extent)
+    memory = program.room(most)
+    memory[program.base : program.base + pixels.size] = pixels.reshape(-1)
+    memory.data[program.constant("job") :][: len(job)] = job
     program.run()
-    result: Pixels = memory[end : end + new_height * new_width * channels].reshape(*size, channels).copy()
+    result: Pixels = memory[end:stop].reshape(*size, pixels.shape[2]).copy()
     return result
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(
+    base: int, shape: tuple[int, ...], size: tuple[int, int], extent: tuple[float, float]
+) -> tuple[int, int, int, bytes]:
+    """With the picture at `base`: where the result begins and ends, the end of all, the program's `Job`."""
+    (height, width, channels), (new_height, new_width) = shape, size
+    lines = 64 * (height + width + new_height + new_width)  # the taps of every new row and column
+    end = aligned(base + height * width * channels + width * channels + _SLACK)
+    stop = end + new_height * new_width * channels
+    between = aligned(stop + _SLACK)
+    scratch = aligned(between + 2 * new_height * width * channels + _SLACK)
+    job = _JOB.pack(*extent, height, width, channels, *size, base, end, between, scratch)
+    return end, stop, scratch + lines + _SLACK, job

@@ -54,15 +54,24 @@ def forked_map(
     source = enumerate(items)
     upcoming = next(source, None)
     turn = 0
+
+    def give_out() -> None:
+        nonlocal upcoming
+        while upcoming is not None and free and (worker := crew.idle()) is not None:
+            index, item = upcoming
+            places[index] = free.popleft()
+            crew.give(worker, index, item, places[index])
+            upcoming = next(source, None)
+            if upcoming is None:
+                crew.no_more()
+
+    left_alone = gc.get_freeze_count() > 0
+    gc.freeze()  # looking through what was there before would copy it, page by page, here and in the workers
     try:
+        give_out()  # the first begins while the others are still being forked
+        crew.start()
         while places or upcoming is not None:
-            while upcoming is not None and free and (worker := crew.idle()) is not None:
-                index, item = upcoming
-                places[index] = free.popleft()
-                crew.give(worker, index, item, places[index])
-                upcoming = next(source, None)
-                if upcoming is None:
-                    crew.no_more()
+            give_out()
             if turn not in done:
                 done.update(crew.collect())
                 continue
@@ -74,6 +83,8 @@ def forked_map(
             free.append(slot)
             turn += 1
     finally:
+        if not left_alone:
+            gc.unfreeze()
         crew.dismiss()
 
 
@@ -87,23 +98,22 @@ class _Crew:
     def __init__(self, function: Callable[[Any, int], Any], workers: int) -> None:
         pipes = [Pipe() for _ in range(workers)]
         self._pipes: list[Connection[Any, Any]] = [ours for ours, _ in pipes]
+        self._theirs: list[Connection[Any, Any]] = [theirs for _, theirs in pipes]
         self._load = [0] * workers
         fork = get_context("fork")
         self._workers = [
             fork.Process(target=_serve, args=(function, pipes, number), daemon=True)
             for number in range(workers)
         ]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # other threads: see `can_fork`
-                for worker in self._workers:
-                    worker.start()
-        except BaseException:
-            self.dismiss()
-            raise
-        finally:
-            for _, theirs in pipes:
-                theirs.close()
+
+    def start(self) -> None:
+        """Fork the workers, who find what they were given before."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads: see `can_fork`
+            for worker in self._workers:
+                worker.start()
+        for theirs in self._theirs:
+            theirs.close()
 
     def idle(self) -> int | None:
         """The worker with least before it, if it may have more."""
@@ -141,7 +151,7 @@ class _Crew:
 
     def dismiss(self) -> None:
         """Close the pipes, at which the workers end if they have not yet, and wait for them."""
-        for pipe in self._pipes:
+        for pipe in (*self._pipes, *self._theirs):
             pipe.close()
         for worker in self._workers:
             if worker.pid is not None:
@@ -161,7 +171,6 @@ def _serve(function: Callable[[Any, int], Any], pipes: list[tuple[Any, Any]], nu
         ours.close()
         if other != number:
             theirs.close()
-    gc.freeze()  # what was inherited stays: looking through it would copy it, page by page
     pipe = pipes[number][1]
     with suppress(EOFError, OSError):
         while (task := pipe.recv()) is not None:

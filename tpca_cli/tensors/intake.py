@@ -92,10 +92,9 @@ def _read_forked(
         prepare_resizing()
 
     def read_into(number: int, slot: memoryview) -> tuple[int, Batch]:
-        batch = _read_batch(refs, batches[number], recipe)
+        batch = _read_batch(refs, batches[number], recipe, slot)
         if batch.frames.nbytes > room:  # not what the headers said
             return -1, batch
-        slot[: batch.frames.nbytes] = batch.frames.reshape(-1).view(np.uint8).data
         return len(batch.frames), replace(batch, frames=batch.frames[:0])
 
     for (rows, batch), slot in forked_map(read_into, range(len(batches)), workers, room):
@@ -158,15 +157,23 @@ def _header(picture: Picture) -> Header:
 
 
 class _Gathered:
-    """Frames of one batch; whole images go straight to their place."""
+    """Frames of one batch, in `room` if they fit; whole images go straight to their place."""
 
-    def __init__(self, recipe: Recipe, images: int) -> None:
+    def __init__(self, recipe: Recipe, images: int, room: memoryview | None) -> None:
         self._framing = recipe.framing
         self._whole = recipe.framing.kind == WHOLE
-        shape = recipe.framing.frame_shape
-        self._array = np.empty((images if self._whole else 0, *shape), recipe.dtype)
+        self._dtype = np.dtype(recipe.dtype)
+        self._room = room
+        self._array = self._space(images if self._whole else 0)
         self._have = 0
         self._parts: list[Block] = []
+
+    def _space(self, frames: int) -> Block:
+        shape = (frames, *self._framing.frame_shape)
+        size = math.prod(shape)
+        if self._room is None or size * self._dtype.itemsize > len(self._room):
+            return np.empty(shape, self._dtype)
+        return np.frombuffer(self._room, self._dtype, size).reshape(shape)
 
     def add(self, pixels: Block) -> None:
         if self._whole and pixels.shape == self._array.shape[1:]:
@@ -178,28 +185,36 @@ class _Gathered:
     def result(self) -> Block:
         if self._whole:
             return self._array[: self._have]
-        return self._parts[0] if len(self._parts) == 1 else np.concatenate([self._array, *self._parts])
+        if not self._parts:
+            return self._array
+        if len(self._parts) == 1 and self._room is None:
+            return self._parts[0]
+        return np.concatenate(self._parts, out=self._space(sum(map(len, self._parts))))
 
 
-def _read_batch(refs: Sequence[ImageRef], batch: list[tuple[int, Header]], recipe: Recipe) -> Batch:
-    frames = _Gathered(recipe, len(batch))
+def _read_batch(
+    refs: Sequence[ImageRef],
+    batch: list[tuple[int, Header]],
+    recipe: Recipe,
+    room: memoryview | None = None,
+) -> Batch:
+    frames = _Gathered(recipe, len(batch), room)
     taken: list[Taken] = []
     refused: list[Refusal] = []
     same: dict[Header, Header] = {}
+    limit = min(recipe.max_pixels, GUESSED_PIXELS) if recipe.guessed else recipe.max_pixels
+    previous: Header | None = None
     for index, announced in batch:
-        ref = refs[index]
+        if announced is not previous:  # most share one object
+            previous, expected = announced, framed(announced, recipe.size)
+        ref, header = refs[index], expected
         try:
-            picture = read(
-                ref.path,
-                max_pixels=min(recipe.max_pixels, GUESSED_PIXELS) if recipe.guessed else recipe.max_pixels,
-                size=recipe.size,
-                stamp=Stamp(ref.size, ref.mtime_ns),
-            )
-            header = framed(announced, recipe.size)
+            stamp = Stamp(ref.size, ref.mtime_ns)
+            picture = read(ref.path, max_pixels=limit, size=recipe.size, stamp=stamp)
             if picture.pixels.shape != (header.height, header.width, header.channels) or (
                 picture.mode != header.mode
             ):
-                expected, header = header, _header(picture)
+                header = _header(picture)
                 problem = misfit(header, recipe.framing, recipe.dtype)
                 if recipe.guessed and (problem is not None or not _same_size(header, expected)):
                     raise WrongGuess("an image is not like the others")
