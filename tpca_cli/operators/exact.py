@@ -29,14 +29,15 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A floating type, and the integer up to which it has all of them."""
+    """A floating type, the integer up to which it has all of them, and the type that holds these."""
 
     dtype: npt.DTypeLike
     limit: int
+    integer: npt.DTypeLike
 
 
-SINGLE = Arithmetic(np.float32, 1 << 24)
-DOUBLE = Arithmetic(np.float64, 1 << 53)
+SINGLE = Arithmetic(np.float32, 1 << 24, np.int32)
+DOUBLE = Arithmetic(np.float64, 1 << 53, np.int64)
 
 _CALL = 512  # rows looked at together: 512 * 128^2 < 2^24, so they are always safe
 _GATHERED = 1 << 25  # values gathered before they are multiplied, unless the energies say earlier
@@ -148,7 +149,7 @@ class ExactGram:
                 return False
         for few in _few(stop - start):
             for columns, product in parts:
-                self._lower[start:stop, columns][few] += product[few].astype(np.int64)
+                self._lower[start:stop, columns][few] += product[few].astype(self.arithmetic.integer)
         return True
 
     def _add_again(self, y: Floats, start: int, stop: int) -> None:
