@@ -34,19 +34,29 @@ _PUT_CHUNK = 1 << 20
 _THOROUGH, _QUICK, _FASTEST = 9, 4, 1
 
 
-def create(target: AnyPath, schema: Schema, *, force: bool = False, expect: Identity | None = None) -> Writer:
+def create(
+    target: AnyPath,
+    schema: Schema,
+    *,
+    force: bool = False,
+    expect: Identity | None = None,
+    private: bool = False,
+) -> Writer:
     """A writer for `with`: leaving it normally commits the file, an exception leaves no trace.
 
+    A `private` one is never committed: it lives beside the target, without a name, as long as its reader.
     `expect` (with `force`) is the file that this one was made from: if the target is any other by the time
     of the commit, somebody else's work would be lost, and the commit is refused.
     """
-    return Writer(target, schema, force=force, expect=expect)
+    return Writer(target, schema, force=force, expect=expect, private=private)
 
 
 class Writer:
     """One file in the making. Use `create`."""
 
-    def __init__(self, target: AnyPath, schema: Schema, *, force: bool, expect: Identity | None) -> None:
+    def __init__(
+        self, target: AnyPath, schema: Schema, *, force: bool, expect: Identity | None, private: bool
+    ) -> None:
         self.target = target
         self.schema = schema
         self._force = force
@@ -54,14 +64,14 @@ class Writer:
         self._attributes: dict[str, Attribute] = {"format": schema.format, "format_version": schema.version}
         self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
         self._streams: dict[str, Stream] = {}
-        self._detached = False
+        self._private = private
         self._reader: Reader | None = None
 
     def __enter__(self) -> Writer:
         self._file: Any = None
         self._temporary = Temporary(Place.at(self.target), self._force)
         try:
-            self._sink = Sink(self._temporary.fd)
+            self._sink = Sink(self._temporary.fd, durable=not self._private)
             with guarded(self._sink, self.target, "write"):
                 self._file = open_file(self._sink, write=True)
         except BaseException:
@@ -146,7 +156,7 @@ class Writer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and not self._detached:
+            if error is None and not self._private:
                 if self._reader is None:
                     self._finish().close()
                 self._temporary.commit()
@@ -163,11 +173,6 @@ class Writer:
         """No more will be written: the reader that checked the file; leaving `with` gives it its name."""
         self._reader = self._finish()
         return self._reader
-
-    def detach(self) -> Reader:
-        """The same, but the file gets no name: data that only this run needs, gone with the reader."""
-        self._detached = True
-        return self.finish()
 
     def _finish(self) -> Reader:
         for path, stream in self._streams.items():

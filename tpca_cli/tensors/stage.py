@@ -205,15 +205,15 @@ class _Run:
     def to_file(
         self, batches: Iterator[Batch], recipe: Recipe, key: str, path: AnyPath, place: str
     ) -> Staged:
-        with store.create(path, TENSOR_SCHEMA, force=True) as writer:
+        private = place == "file"
+        with store.create(path, TENSOR_SCHEMA, force=True, private=private) as writer:
             tensor = TensorWriter(writer, recipe.framing, recipe.dtype)
             for batch in batches:
                 tensor.add(batch)
                 del batch
             self._need_some(self.taken)
             tensor.finish(self._index(), key)
-            # a private one lives beside the output, without a name, while it is open
-            reader = writer.detach() if place == "file" else writer.finish()
+            reader = writer.finish()
         file = TensorFile(path, reader)
         return self._staged(file, recipe.framing, place, file)
 
