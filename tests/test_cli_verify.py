@@ -48,7 +48,7 @@ def damaged(archive, copy, blocks) -> list[set[bytes]]:
 
 def listed(*arguments) -> tuple[int, list[bytes]]:
     """Exit code and paths of a run with --print0-verified, which writes bytes."""
-    command = [sys.executable, "-m", "tpca_cli.cli.main", "verify", *map(str, arguments), "--print0-verified"]
+    command = [sys.executable, "-m", "tpca_cli", "verify", *map(str, arguments), "--print0-verified"]
     done = subprocess.run(command, capture_output=True, check=False)
     return done.returncode, [path for path in done.stdout.split(b"\0") if path]
 

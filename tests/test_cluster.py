@@ -160,7 +160,7 @@ def test_a_signal_cancels_the_work_on_the_cluster(photos, address, cluster) -> N
     """A solve that would never end: stopped by SIGTERM, nothing of it is left there or here."""
     folder(photos, 200, sizes=[(48, 48)])
     endless = ["--solver", "fast", "--tolerance", "1e-12", "--components", "90", "--size", "48x48"]
-    program = [sys.executable, "-m", "tpca_cli.cli.main", "fit-basis", str(photos), "-o", "out.h5"]
+    program = [sys.executable, "-m", "tpca_cli", "fit-basis", str(photos), "-o", "out.h5"]
     before, others = set(os.listdir()), cluster._client.run_on_scheduler(known_tasks)
     child = subprocess.Popen([*program, *endless, "--method", "operator", "--cluster", address])
     try:

@@ -30,7 +30,7 @@ def place(tmp_path, monkeypatch) -> Path:
     damaged.write_bytes(damaged.read_bytes()[:-100])
     program = tmp_path / "bin" / "tpca"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tpca_cli.cli.main "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tpca_cli "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)

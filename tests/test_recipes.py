@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with `tpca` on the path, and quick settings for it."""
     tool = tmp_path / "bin" / "tpca"
     tool.parent.mkdir()
-    tool.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tpca_cli.cli.main "$@"\n')
+    tool.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tpca_cli "$@"\n')
     tool.chmod(0o755)
     root = str(Path(__file__).resolve().parent.parent)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-TPCA = [sys.executable, "-m", "tpca_cli.cli.main"]
+TPCA = [sys.executable, "-m", "tpca_cli"]
 FITS = {
     "rank1": ["--method", "rank1"],
     "rank1, tiles, by energy": ["--method", "rank1", "--tile", "8", "--energy", "0.99"],

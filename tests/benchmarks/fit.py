@@ -65,7 +65,7 @@ class Bench:
         out = self._scratch / f"{target}.h5"
         out.unlink(missing_ok=True)
         fit = ("fit-basis", f"@{self._list}", "-o", out, "--method", "operator", "--center", "--json")
-        return run(sys.executable, "-m", "tpca_cli.cli.main", *fit, *options)
+        return run(sys.executable, "-m", "tpca_cli", *fit, *options)
 
     def variance(self, target: str) -> float:
         return float(self.contestant("variance", target).data["variance"])

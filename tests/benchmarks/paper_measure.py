@@ -59,7 +59,7 @@ def run(*arguments: object, keep: Path | None = None) -> Cost:
         if known["words"] == words:
             return Cost(known["seconds"], known["cpu_seconds"], known["peak_bytes"], known["data"])
     print("tpca", *words, file=sys.stderr, flush=True)
-    command = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "tpca_cli.cli.main", *words, "--json"]
+    command = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "tpca_cli", *words, "--json"]
     out = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     said, _, took = out.rstrip(b"\n").rpartition(b"\n")
     code, seconds, cpu_seconds, peak = json.loads(took)

@@ -34,7 +34,7 @@ from tpca_cli.codec.engine import prepare
 from tpca_cli.parallel import busy_map
 from tpca_cli.scan import scan
 
-TPCA = [sys.executable, "-m", "tpca_cli.cli.main"]
+TPCA = [sys.executable, "-m", "tpca_cli"]
 
 
 def load(folder: str, size: tuple[int, int] | None, limit: int) -> list[Pixels]:

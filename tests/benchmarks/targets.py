@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-TPCA = [sys.executable, "-m", "tpca_cli.cli.main"]
+TPCA = [sys.executable, "-m", "tpca_cli"]
 
 
 def tpca(*arguments: object) -> None:

@@ -13,7 +13,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_data"
 
 
 def tpca(*arguments: object) -> None:
-    subprocess.run([sys.executable, "-m", "tpca_cli.cli.main", *map(str, arguments), "--quiet"], check=True)
+    subprocess.run([sys.executable, "-m", "tpca_cli", *map(str, arguments), "--quiet"], check=True)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["with originals", "without"])

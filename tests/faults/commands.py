@@ -32,7 +32,7 @@ from tpca_cli.cli.main import main
 for late in ("append", "against", "decode", "encode", "fit", "repack", "verify"):
     importlib.import_module(f"tpca_cli.pipeline.{late}")
 
-TPCA = [sys.executable, "-m", "tpca_cli.cli.main"]
+TPCA = [sys.executable, "-m", "tpca_cli"]
 QUICK = ("--step", "20", "--tile", "8", "--method", "rank1")
 HANG = 10.0  # seconds after which nothing may still run
 

@@ -176,7 +176,3 @@ def _install_signal_handlers() -> None:
     # a file-size limit then shows as EFBIG, which we report, instead of a silent death
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-
-if __name__ == "__main__":
-    main()

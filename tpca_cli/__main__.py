@@ -1,0 +1,6 @@
+"""`python -m tpca_cli` is `tpca`."""
+
+from tpca_cli.cli.main import main
+
+if __name__ == "__main__":
+    main()
