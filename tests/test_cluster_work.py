@@ -1,4 +1,4 @@
-"""What a cluster's client may tell late, or in another order, changes neither results nor what is counted."""
+"""Ends that are told late, or of tasks whose worker has gone since, change no result and are all counted."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def _read_forked(
 
     def read_into(number: int, slot: memoryview) -> tuple[int, Batch]:
         batch = _read_batch(refs, batches[number], recipe, slot)
-        if batch.frames.nbytes > room:  # not what the headers said
-            return -1, batch
+        if len(batch.frames) and not np.may_share_memory(batch.frames, np.frombuffer(slot, np.uint8)):
+            return -1, batch  # they did not fit: not what the headers said
         return len(batch.frames), replace(batch, frames=batch.frames[:0])
 
     for (rows, batch), slot in forked_map(read_into, range(len(batches)), workers, room):
