@@ -59,7 +59,7 @@ browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and 
 bench-stage: $(VENV)/ready-bench ## staging speed: DATA=folder [RESIZE=HxW]
 	@$(BIN)/python tests/benchmarks/stage.py $(DATA) $(if $(RESIZE),--size $(RESIZE))
 
-bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools, ten minutes: DATA=folder
+bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools, twelve minutes: DATA=folder
 	@$(BIN)/python tests/benchmarks/fit.py $(DATA) --all-pairs
 
 bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
