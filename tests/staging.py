@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import images
-from tpca_cli.scan import ImageRef, scan
-from tpca_cli.tensors import Frames, Staged
+from tpca_cli.frames.stage import Staged
+from tpca_cli.interfaces import Frames
+from tpca_cli.sources.scan import ImageRef, scan
 
 
 def refs_of(root: Path) -> tuple[ImageRef, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
 from math import prod
 
@@ -11,20 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpca_cli.bases import (
-    Basis,
-    OperatorBasis,
-    Rank1Basis,
-    SubspaceBasis,
-    from_arrays,
-    operator,
-    solve_operator,
-    solve_stream,
-    solve_subspace,
-)
-from tpca_cli.eigen import solve_dense
-from tpca_cli.operators import GramOperator, ModeOperators, TensorOperator, fold
-from tpca_cli.tensors import ArrayFrames
+from tpca_cli.frames.arrays import ArrayFrames
+from tpca_cli.tensor_pca import algorithm1 as operator
+from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
+from tpca_cli.tensor_pca.algorithm1_streamed import solve_stream
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.algorithm3 import GramOperator, solve_subspace
+from tpca_cli.tensor_pca.basis import OperatorBasis, Rank1Basis, SubspaceBasis, TensorBasis, from_arrays
+from tpca_cli.tensor_pca.eigen import solve_dense
 
 SHAPES = ((6,), (4, 5), (4, 3, 3), (2, 3, 2, 2))
 
@@ -53,11 +46,11 @@ def frame_sets(draw: st.DrawFn) -> np.ndarray:
     return frames
 
 
-def fit(method: str, frames: np.ndarray, components: int | None, center: bool) -> Basis:
+def fit(method: str, frames: np.ndarray, components: int | None, center: bool) -> TensorBasis:
     if method == "rank1":
         modes = ModeOperators(frames.shape[1:])
         modes.add(frames)
-        return Rank1Basis.from_operators(modes, components, center=center)
+        return solve_modes(modes, components, center=center)
     if method == "subspace":
         gram = GramOperator.of(ArrayFrames(frames))
         return solve_subspace(ArrayFrames(frames), gram, components, center=center)
@@ -66,16 +59,16 @@ def fit(method: str, frames: np.ndarray, components: int | None, center: bool) -
     return solve_operator(whole, components, center=center)
 
 
-def columns(basis: Basis) -> np.ndarray:
+def columns(basis: TensorBasis) -> np.ndarray:
     return basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix
 
 
-def centered(frames: np.ndarray, basis: Basis) -> np.ndarray:
+def centered(frames: np.ndarray, basis: TensorBasis) -> np.ndarray:
     x = frames.reshape(len(frames), -1).astype(float)
     return x - (0 if basis.mean is None else basis.mean.reshape(-1))
 
 
-def check_orthonormal(basis: Basis) -> None:
+def check_orthonormal(basis: TensorBasis) -> None:
     u = columns(basis)
     assert np.isfinite(u).all()
     assert np.abs(u.T @ u - np.eye(u.shape[1])).max(initial=0.0) <= 1e-10
@@ -242,7 +235,7 @@ class FromAfar(ArrayFrames):
     """Frames whose sums arrive as they do from another machine: at odd addresses, not to be written to."""
 
     def fold(self, part, combine, *given, stage="", progress=None):
-        found = fold(ArrayFrames(self.array), part, combine, *given)
+        found = super().fold(part, combine, *given)
         return tuple(map(arrived, found)) if isinstance(found, tuple) else arrived(found)
 
 
@@ -254,7 +247,7 @@ def arrived(value):
 
 
 def test_a_streamed_basis_has_the_same_bits_wherever_its_sums_were_made(monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules["tpca_cli.operators.fold"], "_RUN", 1 << 18)  # several runs, summed
+    monkeypatch.setattr("tpca_cli.tensor_pca.fold._RUN", 1 << 18)  # several runs, summed
     frames = np.random.default_rng(3).integers(0, 256, (120, 40, 32, 3), np.uint8)
     here, there = (solve_stream(kind(frames), 50, center=True) for kind in (ArrayFrames, FromAfar))
     assert np.array_equal(here.matrix, there.matrix)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from tpca_cli import basisfile, store
-from tpca_cli.bases import Basis, Rank1Basis, solve_operator, solve_subspace
 from tpca_cli.basisfile import BASIS_SCHEMA, Origin
 from tpca_cli.errors import FileRefused, OutputExists
+from tpca_cli.frames.arrays import ArrayFrames
 from tpca_cli.framing import Framing
-from tpca_cli.operators import GramOperator, ModeOperators, TensorOperator
-from tpca_cli.tensors import ArrayFrames
+from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.algorithm3 import GramOperator, solve_subspace
+from tpca_cli.tensor_pca.basis import TensorBasis
 
 SHAPE = (6, 6, 3)
 FRAMES = np.random.default_rng(4).integers(0, 256, (40, *SHAPE), dtype=np.uint8)
@@ -34,9 +36,9 @@ def tensor(frames: np.ndarray = FRAMES) -> TensorOperator:
     return operator
 
 
-def basis_of(method: str, center: bool = True) -> Basis:
+def basis_of(method: str, center: bool = True) -> TensorBasis:
     if method == "rank1":
-        return Rank1Basis.from_operators(modes(), 30, center=center)
+        return solve_modes(modes(), 30, center=center)
     if method == "operator":
         return solve_operator(tensor(), 12, center=center)
     return solve_subspace(ArrayFrames(FRAMES), GramOperator.of(ArrayFrames(FRAMES)), 12, center=center)
@@ -70,7 +72,7 @@ def test_the_same_content_has_the_same_bytes(method: str, tmp_path: Path) -> Non
 
 
 def test_operators_come_back_and_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tpca_cli.basisfile.operators.PIECE", 100)
+    monkeypatch.setattr("tpca_cli.basisfile.PIECE", 100)
     half = FRAMES[:15]
     basisfile.write(tmp_path / "t.h5", replace(origin_of("operator"), frames=15), None, tensor(half))
     total = tensor(FRAMES[15:])

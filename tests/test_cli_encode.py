@@ -10,7 +10,7 @@ from command import tpca
 from pictures import folder, natural, noise, save
 from PIL import Image
 
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 
 
 @pytest.fixture(scope="module")

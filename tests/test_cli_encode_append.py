@@ -11,7 +11,7 @@ from command import tpca
 from pictures import folder, natural, noise, save
 
 from tpca_cli import store
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,9 @@ def test_nothing_new_leaves_the_file_alone(place) -> None:
 
 
 def test_unchanged_files_are_not_even_read(place, monkeypatch) -> None:
-    from tpca_cli.pipeline import changes
+    from tpca_cli.encode.changes import images
 
-    monkeypatch.setattr(changes.images, "file_digest", lambda path: pytest.fail(f"read {path}"))
+    monkeypatch.setattr(images, "file_digest", lambda path: pytest.fail(f"read {path}"))
     append(place)
 
 
@@ -178,7 +178,7 @@ def test_a_damaged_archive_is_not_built_upon(place) -> None:
 
 
 def test_somebody_elses_work_is_not_overwritten(place, monkeypatch) -> None:
-    from tpca_cli.pipeline import append as module
+    from tpca_cli.encode import append as module
 
     def late(*arguments, **options):
         (place / "other.h5").rename(place / "a.h5")

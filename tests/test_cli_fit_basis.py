@@ -11,7 +11,7 @@ from command import tpca
 from pictures import folder, natural, save
 
 from tpca_cli import basisfile
-from tpca_cli.bases import Rank1Basis
+from tpca_cli.tensor_pca.basis import Rank1Basis
 
 
 @pytest.fixture(scope="module")

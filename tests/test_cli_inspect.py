@@ -116,8 +116,8 @@ def test_report_is_one_page(archive: Path, source: Path, tmp_path: Path, known: 
 
 
 def test_tensor_cache_has_numbers_and_no_pictures(tmp_path: Path) -> None:
-    from tpca_cli.scan import scan
-    from tpca_cli.tensors import stage
+    from tpca_cli.frames.stage import stage
+    from tpca_cli.sources.scan import scan
 
     folder(tmp_path / "in", 5)
     cache = tmp_path / "cache.h5"

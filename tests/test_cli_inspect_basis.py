@@ -13,10 +13,9 @@ from pictures import folder
 from PIL import Image
 
 from tpca_cli import basisfile, images
-from tpca_cli.bases import Rank1Basis
-from tpca_cli.bases.operator import solve_operator
 from tpca_cli.framing import Framing
-from tpca_cli.operators import ModeOperators, TensorOperator
+from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 
 FIELDS = {
     *(
@@ -52,7 +51,7 @@ def files(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     modes.add(frames)
     tensor.add(frames)
     contents = {
-        "rank1": ("rank1", Rank1Basis.from_operators(modes), None),
+        "rank1": ("rank1", solve_modes(modes), None),
         "operator": ("operator", solve_operator(tensor, 60), tensor),
         "centered": ("operator", solve_operator(tensor, 30, center=True), None),
         "alone": ("operator", None, tensor),

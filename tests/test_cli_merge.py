@@ -35,7 +35,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(autouse=True)
 def small_frames_count_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators of whole frames are kept on request alone, without the time that large ones take."""
-    monkeypatch.setattr("tpca_cli.pipeline.plan.KEPT", 100)
+    monkeypatch.setattr("tpca_cli.fit.plan.KEPT", 100)
 
 
 def keep(way: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 from command import tpca
 from pictures import folder, natural, save
 
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 
 TARGET = ("--step", 20, "--tile", 8, "--method", "rank1")
 

@@ -12,7 +12,7 @@ import pytest
 from command import tpca
 from pictures import folder, natural, save, save_frames
 
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +172,9 @@ def test_options_that_need_a_source_say_so(archive) -> None:
 
 
 def test_a_tensor_file_is_checked_block_by_block(source, tmp_path) -> None:
+    from tpca_cli.frames.stage import stage
     from tpca_cli.framing import Framing
-    from tpca_cli.scan import scan
-    from tpca_cli.tensors import stage
+    from tpca_cli.sources.scan import scan
 
     cache = tmp_path / "tensors.h5"
     with stage(scan([source]).refs, Framing("tile", 8, 8, 3), memory=2**28, cache=cache, workers=1):

@@ -18,11 +18,13 @@ import pytest
 from command import tpca
 from pictures import folder, save_mode
 
-from tpca_cli.cluster import Cluster, connect, reach
+from tpca_cli.cluster import connect as reach
+from tpca_cli.cluster.cluster import Cluster
+from tpca_cli.cluster.connect import connect
 from tpca_cli.errors import StorageError
-from tpca_cli.operators import tree
-from tpca_cli.pipeline.fit import FitRequest, fit
-from tpca_cli.pipeline.plan import Wish
+from tpca_cli.fit.plan import FitOptions, FitRequest
+from tpca_cli.fit.run import fit
+from tpca_cli.tensor_pca.fold import tree
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +145,7 @@ def test_a_file_that_ends_the_run_ends_it_with_the_same_words(command, photos, a
 
 def test_a_killed_worker_costs_time_and_nothing_else(photos, cluster) -> None:
     """One of two workers dies as soon as the first shard is done; its nanny starts another."""
-    request = FitRequest([str(photos)], Path("alone.h5"), Wish("operator", "fast", components=5))
+    request = FitRequest([str(photos)], Path("alone.h5"), FitOptions("operator", "fast", components=5))
     fit(request, str)
     victims = list(cluster._client.run(os.getpid).values())[:1]
 

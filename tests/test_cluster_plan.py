@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.pipeline.abroad import SHARD_BYTES, SMALLEST, probes, shards_of
+from tpca_cli.cluster.paths import SHARD_BYTES, SMALLEST, probes, shards_of
 
 COUNTS = st.lists(st.integers(1, 300), max_size=60).map(lambda some: some * 40)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tpca_cli.cluster.work import Cluster
+from tpca_cli.cluster.cluster import Cluster
 
 
 class Late:

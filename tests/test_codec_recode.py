@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
 
-from tpca_cli.bases import Rank1Basis
 from tpca_cli.codec.blocks import give, joined, take
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.restore import Restorer, feature_count
 from tpca_cli.coder import Coder
-from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
-from tpca_cli.operators import ModeOperators
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 PICTURES = [natural(40, 56, seed=0), noise(17, 9, seed=1), natural(64, 8, seed=2), natural(24, 24, seed=3)]
 
@@ -29,7 +28,7 @@ def coder() -> Coder:
     operators = ModeOperators(framing.frame_shape)
     for picture in PICTURES:
         operators.add(framing.split(picture))
-    basis = Rank1Basis.from_operators(operators)
+    basis = solve_modes(operators)
     fixed = FixedBasis.from_modes(basis.modes, basis.indices, dtype=np.dtype("u1"))
     return Coder.train(PICTURES, framing, fixed, 12.0)
 

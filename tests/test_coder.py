@@ -13,8 +13,8 @@ from pictures import natural, noise
 
 from tpca_cli.coder import Coder
 from tpca_cli.errors import FileRefused
-from tpca_cli.fixed import SCALE, FixedBasis
 from tpca_cli.framing import Framing
+from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 
 Pixels = np.ndarray
 

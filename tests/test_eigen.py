@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpca_cli.eigen import Eigenpairs, fix_signs, orthonormalize, refine, solve_dense, solve_top
 from tpca_cli.errors import ConvergenceError
+from tpca_cli.tensor_pca.eigen import Eigenpairs, fix_signs, orthonormalize, solve_dense
+from tpca_cli.tensor_pca.krylov import refine, solve_top
 
 
 @st.composite

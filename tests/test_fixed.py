@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tpca_cli.errors import FileRefused
-from tpca_cli.fixed import SCALE, FixedBasis
+from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 
 
 def orthonormal(rng: np.random.Generator, side: int) -> np.ndarray:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.operators import GramOperator, fold, join, run_length, tree
-from tpca_cli.operators.cross import cross
-from tpca_cli.tensors import ArrayFrames
+from tpca_cli.frames.arrays import ArrayFrames
+from tpca_cli.tensor_pca.algorithm3 import cross, gram_of_blocks, gram_of_products
+from tpca_cli.tensor_pca.fold import join, run_length, tree
 
 
 def spelled(count: int, fan: int) -> str:
@@ -35,7 +35,7 @@ def test_neighbors_are_added_level_by_level(count, fan) -> None:
 def test_a_fold_sees_every_frame_once_in_runs_of_one_length() -> None:
     shape = (256, 128, 4)  # large frames: runs are short
     frames = ArrayFrames(np.arange(600, dtype=np.uint16).reshape(-1, 1, 1, 1) + np.zeros(shape, np.uint16))
-    seen = fold(frames, starts, join)
+    seen = frames.fold(starts, join)
     lengths = np.diff([*seen[:, 0], 600])
     assert list(seen[:, 0]) == list(seen[:, 1])  # where a run begins, and the frame found there
     assert set(lengths[:-1]) == {run_length(shape)} and 0 < lengths[-1] <= run_length(shape)
@@ -59,12 +59,6 @@ def test_products_between_runs_are_exact(dtype, seed, m, n, extreme) -> None:
 def test_an_operator_put_together_from_products_of_runs_is_the_whole_one() -> None:
     frames = np.random.default_rng(0).integers(0, 255, (11, 5, 7, 3), np.uint8)
 
-    class Apart(ArrayFrames):
-        def pairs(self, function):
-            runs = [(0, frames[:4]), (4, frames[4:8]), (8, frames[8:])]
-            for i, (at, one) in enumerate(runs):
-                for then, other in runs[: i + 1]:
-                    yield at, then, function(one, other)
-
-    whole, pieced = GramOperator.of(ArrayFrames(frames)), GramOperator.of(Apart(frames))
-    assert np.array_equal(whole.integers, pieced.integers)
+    runs = [(0, frames[:4]), (4, frames[4:8]), (8, frames[8:])]
+    products = [(at, then, cross(x, y)) for i, (at, x) in enumerate(runs) for then, y in runs[: i + 1]]
+    assert np.array_equal(gram_of_blocks(ArrayFrames(frames)), gram_of_products(11, products))

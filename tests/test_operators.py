@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpca_cli.operators import GramOperator, ModeOperators, TensorOperator, exact
-from tpca_cli.tensors import ArrayFrames
+from tpca_cli.frames.arrays import ArrayFrames
+from tpca_cli.tensor_pca import exact
+from tpca_cli.tensor_pca.algorithm1 import TensorOperator
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators
+from tpca_cli.tensor_pca.algorithm3 import GramOperator
 
 SHAPES = ((5,), (3, 4), (4, 3, 3), (2, 3, 2, 3))
 DTYPES = (np.uint8, np.uint16)

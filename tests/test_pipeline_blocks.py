@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, pack
 from tpca_cli.framing import Framing
-from tpca_cli.pipeline.blocks import BAND_PIXELS, BLOCK_PIXELS, pack
 
 SHAPE = st.tuples(st.integers(1, 1500), st.integers(1, 1500))
 

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import folder
 
-from tpca_cli.bases import Rank1Basis, SubspaceBasis
 from tpca_cli.errors import UsageError
-from tpca_cli.operators import ModeOperators
-from tpca_cli.pipeline import plan as planning
-from tpca_cli.pipeline import solving
-from tpca_cli.pipeline.counted import Chosen, sorted_digests
-from tpca_cli.pipeline.fit import FitRequest, fit
-from tpca_cli.pipeline.plan import Counts, Wish, plan
-from tpca_cli.scan import scan
-from tpca_cli.tensors import ArrayFrames, stage
+from tpca_cli.fit.plan import KEPT, FitOptions, FitRequest, ProblemSize, plan
+from tpca_cli.fit.run import fit, sorted_digests
+from tpca_cli.frames.arrays import ArrayFrames
+from tpca_cli.frames.stage import stage
+from tpca_cli.sources.scan import scan
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, solve_modes
+from tpca_cli.tensor_pca.algorithm3 import content_order
+from tpca_cli.tensor_pca.basis import SubspaceBasis
+from tpca_cli.tensor_pca.solve import solve_frames
 
 G = 1 << 30
 
@@ -36,8 +36,8 @@ G = 1 << 30
 def test_every_plan_keeps_its_promise_or_says_what_would(
     method: str, solver: str, choice: dict, frames: int, side: int, memory: int
 ) -> None:
-    wish = Wish(method=method, solver=solver, **choice)
-    counts = Counts(frames, (side, side, 3), 1, memory)
+    wish = FitOptions(method=method, solver=solver, **choice)
+    counts = ProblemSize(frames, (side, side, 3), 1, memory)
     try:
         decided = plan(wish, counts)
     except UsageError as error:
@@ -54,27 +54,32 @@ def test_every_plan_keeps_its_promise_or_says_what_would(
 
 
 def test_the_operator_is_formed_only_where_it_fits() -> None:
-    wish, exact = (Wish(method="operator", components=500, solver=solver) for solver in ("auto", "exact"))
+    wish, exact = (
+        FitOptions(method="operator", components=500, solver=solver) for solver in ("auto", "exact")
+    )
     small, large = (64, 64, 3), (128, 128, 3)
-    streamed = plan(wish, Counts(60_000, large, 1, 2 * G))
+    streamed = plan(wish, ProblemSize(60_000, large, 1, 2 * G))
     assert streamed.streamed and streamed.memory <= 2 * G
-    assert not plan(exact, Counts(10**4, small, 1, 2 * G)).streamed
+    assert not plan(exact, ProblemSize(10**4, small, 1, 2 * G)).streamed
     with pytest.raises(UsageError, match="needs"):
-        plan(Wish(method="operator", components=500, keep_operator=True), Counts(60_000, large, 1, 2 * G))
+        plan(
+            FitOptions(method="operator", components=500, keep_operator=True),
+            ProblemSize(60_000, large, 1, 2 * G),
+        )
 
 
 def test_a_given_operator_is_never_streamed() -> None:
     with pytest.raises(UsageError, match="neither kept nor merged"):
-        plan(Wish(method="subspace"), Counts(10, (8, 8, 3), 1, G, given=True))
+        plan(FitOptions(method="subspace"), ProblemSize(10, (8, 8, 3), 1, G, given=True))
     with pytest.raises(UsageError, match="fast"):
-        plan(Wish(method="operator", solver="fast"), Counts(10, (8, 8, 3), 1, G, given=True))
-    assert plan(Wish(components=4), Counts(10, (8, 8, 3), 1, G, given=True)).method == "operator"
+        plan(FitOptions(method="operator", solver="fast"), ProblemSize(10, (8, 8, 3), 1, G, given=True))
+    assert plan(FitOptions(components=4), ProblemSize(10, (8, 8, 3), 1, G, given=True)).method == "operator"
 
 
 def test_small_frames_keep_their_operator() -> None:
-    assert plan(Wish(method="operator"), Counts(99, (16, 16, 3), 1, G)).keep_operator
-    assert not plan(Wish(method="operator"), Counts(99, (32, 32, 3), 1, 2 * G)).keep_operator
-    assert planning.KEPT**2 * 4 <= 1 << 22
+    assert plan(FitOptions(method="operator"), ProblemSize(99, (16, 16, 3), 1, G)).keep_operator
+    assert not plan(FitOptions(method="operator"), ProblemSize(99, (32, 32, 3), 1, 2 * G)).keep_operator
+    assert KEPT**2 * 4 <= 1 << 22
 
 
 def test_frames_of_chosen_images(tmp_path: Path) -> None:
@@ -83,7 +88,7 @@ def test_frames_of_chosen_images(tmp_path: Path) -> None:
     with stage(refs, memory=G, tile=4) as staged:
         everything = np.concatenate(list(staged.frames.blocks(1000)))
         keep = np.array([True, False, False, True, True])
-        chosen = Chosen(staged, keep)
+        chosen = staged.only(keep)
         counts = [staged.framing.count(h.height, h.width) for h in staged.headers]
         expected = everything[np.repeat(keep, counts)]
         for rows in (1, 7, 1000):
@@ -106,14 +111,14 @@ def test_measured_energy_is_enough_and_no_more() -> None:
     operators = ModeOperators(frames.shape[1:])
     operators.add(frames)
     for center in (False, True):
-        basis = Rank1Basis.from_operators(operators, center=center)
-        chosen = solving.measured_rank1(basis, ArrayFrames(frames), 0.9)
+        basis = solve_modes(operators, center=center)
+        chosen = measured_rank1(basis, ArrayFrames(frames), 0.9)
         x = frames.astype(float) - (0 if basis.mean is None else basis.mean)
         error = float(((frames - chosen.reconstruct(chosen.project(frames))) ** 2).sum())
         assert 1 - error / float((x**2).sum()) >= 0.9 - 1e-4
         assert chosen.measured and chosen.energy(chosen.components - 1) < 0.9
         shuffled = ArrayFrames(frames[::-1].copy())
-        again = solving.measured_rank1(basis, shuffled, 0.9)
+        again = measured_rank1(basis, shuffled, 0.9)
         assert np.array_equal(again.energies, chosen.energies)
         assert np.array_equal(again.indices, chosen.indices)
 
@@ -124,8 +129,8 @@ def test_near_duplicates_span_few_dimensions(tmp_path: Path) -> None:
     base = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)
     frames = np.repeat(base[None], 20, axis=0)
     frames[10:, 0, 0, 0] ^= 1
-    plan_ = plan(Wish(method="subspace"), Counts(20, (8, 8, 3), 1, G))
-    basis = solving.solve_frames(ArrayFrames(frames), plan_, Wish(method="subspace"))
+    plan_ = plan(FitOptions(method="subspace"), ProblemSize(20, (8, 8, 3), 1, G))
+    basis = solve_frames(ArrayFrames(frames), "subspace", plan_.components, energy=plan_.energy)
     assert isinstance(basis, SubspaceBasis) and basis.components == 2
     u = basis.matrix
     assert np.abs(u.T @ u - np.eye(2)).max() <= 1e-10
@@ -135,7 +140,7 @@ def test_near_duplicates_span_few_dimensions(tmp_path: Path) -> None:
 def test_content_order_forgets_where_frames_came_from() -> None:
     frames = np.random.default_rng(1).integers(0, 256, (30, 3, 3, 1), dtype=np.uint8)
     order = np.random.default_rng(2).permutation(30)
-    one, two = solving.content_order(ArrayFrames(frames)), solving.content_order(ArrayFrames(frames[order]))
+    one, two = content_order(ArrayFrames(frames)), content_order(ArrayFrames(frames[order]))
     assert np.array_equal(frames[one], frames[order][two])
 
 
@@ -143,7 +148,9 @@ def test_progress_names_the_stages(tmp_path: Path) -> None:
     folder(tmp_path / "in", 6, sizes=((8, 8),))
     seen: dict[str, tuple[int, int]] = {}
     said: list[str] = []
-    request = FitRequest([str(tmp_path / "in")], tmp_path / "b.h5", Wish(method="operator", components=3))
+    request = FitRequest(
+        [str(tmp_path / "in")], tmp_path / "b.h5", FitOptions(method="operator", components=3)
+    )
     fitted = fit(request, said.append, lambda stage, done, total: seen.__setitem__(stage, (done, total)))
     assert seen["operator"] == (6, 6) and seen["read images"] == (6, 6)
     assert len(said) == 1 and fitted.images == 6

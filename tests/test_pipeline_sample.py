@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pictures import folder
 
-from tpca_cli.pipeline import design
-from tpca_cli.pipeline.survey import Reading, survey
+from tpca_cli.encode import choose_basis as design
+from tpca_cli.sources.probe import survey
+from tpca_cli.sources.read_plan import Reading
 
 
 @pytest.mark.parametrize("bands", [True, False])

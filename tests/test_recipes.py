@@ -14,7 +14,7 @@ import pytest
 from command import tpca
 from pictures import folder, natural, save, save_frames
 
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 
 TEXT = (Path(__file__).resolve().parent.parent / "docs" / "RECIPES.md").read_text()
 

@@ -12,8 +12,8 @@ import reference_decoder
 from pictures import natural, noise
 
 from tpca_cli.coder import Coder
-from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 PRIORS = json.loads(reference_decoder.PRIORS.read_text())
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import natural
 
-from tpca_cli.bases import Rank1Basis
 from tpca_cli.framing import Framing
 from tpca_cli.images.rivals import lossy
-from tpca_cli.operators import ModeOperators
 from tpca_cli.report.samples import _projected, comparisons, gallery, ladder, psnr, spread
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 
 
 @given(st.integers(0, 5000), st.integers(1, 70))
@@ -45,7 +44,7 @@ def specimens() -> list:
     operators = ModeOperators(framing.frame_shape)
     for pixels in pictures:
         operators.add(framing.split(pixels))
-    basis = Rank1Basis.from_operators(operators)
+    basis = solve_modes(operators)
     return [_projected(basis, framing, f"{k}.png", pixels) for k, pixels in enumerate(pictures)]
 
 

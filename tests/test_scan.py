@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 from pictures import natural, save
 
-from tpca_cli import scan as scan_module
 from tpca_cli.errors import StorageError, UsageError
 from tpca_cli.names import name_problem
-from tpca_cli.scan import Scan, scan
+from tpca_cli.sources.scan import Scan, Skipped, scan
 
 
 def names(found: Scan) -> list[bytes]:
     return [ref.name for ref in found.refs]
 
 
-def reasons(entries: tuple[scan_module.Skipped, ...]) -> dict[bytes, str]:
+def reasons(entries: tuple[Skipped, ...]) -> dict[bytes, str]:
     return {os.path.basename(entry.path): entry.reason for entry in entries}
 
 
@@ -55,7 +54,7 @@ def test_order_does_not_depend_on_the_order_of_listing(photos: Path, monkeypatch
         def __exit__(self, *_: object) -> None:
             return None
 
-    monkeypatch.setattr(scan_module.os, "scandir", Reversed)
+    monkeypatch.setattr(os, "scandir", Reversed)
     assert scan([photos]) == expected
 
 

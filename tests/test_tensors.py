@@ -14,11 +14,12 @@ import pytest
 from pictures import folder, natural, noise, save, save_frames
 from staging import check_staged, refs_of
 
-from tpca_cli import tensors
 from tpca_cli.errors import ImageRefused, Interrupted, StorageError, TpcaError, UsageError
+from tpca_cli.frames.stage import Staged, stage
 from tpca_cli.framing import TILE, WHOLE, Framing
-from tpca_cli.scan import ImageRef
-from tpca_cli.tensors import Staged, intake, stage
+from tpca_cli.sources import read as intake
+from tpca_cli.sources.read_plan import DEFAULT_TILE
+from tpca_cli.sources.scan import ImageRef
 
 BIG = 1 << 30
 
@@ -67,7 +68,7 @@ def test_mixed_sizes_are_cut_into_tiles(tmp_path: Path, place: dict[str, Any]) -
     folder(tmp_path / "in", 7, sizes=((9, 17), (24, 8), (1, 1)), channels=(4, 3, 2))
     refs = refs_of(tmp_path / "in")
     with staging(refs, place) as result:
-        assert result.framing == Framing(TILE, tensors.DEFAULT_TILE, tensors.DEFAULT_TILE, 4)
+        assert result.framing == Framing(TILE, DEFAULT_TILE, DEFAULT_TILE, 4)
         check_staged(result, refs)
     with staging(refs, place, tile=5) as result:
         assert result.framing == Framing(TILE, 5, 5, 4)

@@ -15,8 +15,11 @@ from pictures import folder, natural, save
 from staging import all_frames, check_staged, refs_of
 
 from tpca_cli.errors import FileRefused, ImageRefused
-from tpca_cli.scan import ImageRef
-from tpca_cli.tensors import ArrayFrames, TensorFile, frames, stage, staged
+from tpca_cli.frames.arrays import ArrayFrames, regroup
+from tpca_cli.frames.stage import list_key, stage
+from tpca_cli.frames.tensor_file import TensorFile
+from tpca_cli.sources import read as reading
+from tpca_cli.sources.scan import ImageRef
 
 BIG = 1 << 30
 
@@ -84,7 +87,7 @@ def test_swapped_blocks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_large_images_are_stored_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(reading, "_PIECE_BYTES", 1000)
     folder(tmp_path / "in", 5, sizes=((40, 50), (24, 32)))
     refs = refs_of(tmp_path / "in")
     with stage(refs, memory=0, cache=tmp_path / "c.h5") as result:
@@ -103,7 +106,7 @@ def test_regrouping_changes_only_the_lengths(lengths: list[int], rows: int) -> N
             yield array[start : start + length]
             start += length
 
-    result = list(frames.regroup(blocks(), rows))
+    result = list(regroup(blocks(), rows))
     np.testing.assert_array_equal(np.concatenate([array[:0], *result]), array)
     assert all(len(block) == rows for block in result[:-1])
     assert all(len(block) <= rows for block in result)
@@ -113,6 +116,6 @@ def test_regrouping_changes_only_the_lengths(lengths: list[int], rows: int) -> N
 def test_the_key_tells_lists_apart() -> None:
     one = ImageRef(b"/a", b"a", 1, 2)
     for other in (ImageRef(b"/b", b"a", 1, 2), ImageRef(b"/a", b"a", 2, 2), ImageRef(b"/a", b"a", 1, 3)):
-        assert staged.list_key([one], {}) != staged.list_key([other], {})
-    assert staged.list_key([one], {"tile": 8}) != staged.list_key([one], {"tile": 9})
-    assert staged.list_key([one, one], {}) != staged.list_key([one], {})
+        assert list_key([one], {}) != list_key([other], {})
+    assert list_key([one], {"tile": 8}) != list_key([one], {"tile": 9})
+    assert list_key([one, one], {}) != list_key([one], {})

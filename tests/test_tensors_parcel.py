@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpca_cli.errors import ImageRefused
+from tpca_cli.fit.remote import Counted, Shard, Unread
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.images import CHANNELS, Header
-from tpca_cli.pipeline.shards import Counted, Shard, Unread
-from tpca_cli.scan import ImageRef
-from tpca_cli.tensors.choice import Recipe
-from tpca_cli.tensors.taken import Batch, Refusal, Taken, pack_taken
+from tpca_cli.sources.read_plan import ReadPlan
+from tpca_cli.sources.scan import ImageRef
+from tpca_cli.sources.transfer import Batch, ReadImage, Refusal, pack_images
 
 NUMBERS = st.integers(0, 2**40)
 NAMES = st.binary(min_size=1, max_size=20).map(lambda name: name.replace(b"\0", b"x"))
@@ -27,8 +27,10 @@ HEADERS = st.builds(
     MODES,
 )
 WARNINGS = st.lists(st.text(max_size=5), max_size=2).map(tuple)
-TAKEN = st.lists(st.builds(Taken, NUMBERS, HEADERS, st.binary(min_size=8, max_size=8), WARNINGS), max_size=8)
-RECIPE = Recipe(Framing(TILE, 8, 8, 3), "u1", None, 1 << 20)
+TAKEN = st.lists(
+    st.builds(ReadImage, NUMBERS, HEADERS, st.binary(min_size=8, max_size=8), WARNINGS), max_size=8
+)
+RECIPE = ReadPlan(Framing(TILE, 8, 8, 3), "u1", None, 1 << 20)
 
 
 @given(st.lists(st.tuples(REFS, NUMBERS, HEADERS), max_size=8), st.booleans())
@@ -40,18 +42,18 @@ def test_shards(files: list[tuple[ImageRef, int, Header]], fail: bool) -> None:
 
 
 @given(TAKEN)
-def test_what_was_read(taken: list[Taken]) -> None:
+def test_what_was_read(taken: list[ReadImage]) -> None:
     refused = (Refusal(3, ImageRefused("damaged")),)
     batch = Batch(np.zeros((2, 2)), (1, 2), tuple(taken), refused)
     back = pickle.loads(pickle.dumps(batch))
     assert back.taken == batch.taken
     assert back.sums == batch.sums
     assert str(back.refused[0].error) == "damaged"
-    counted = Counted((), (pack_taken(taken), pack_taken(taken[:1])), ())
+    counted = Counted((), (pack_images(taken), pack_images(taken[:1])), ())
     assert counted.taken == taken + taken[:1]
 
 
 @given(TAKEN)
-def test_headers_of_one_kind_come_back_as_one_object(taken: list[Taken]) -> None:
-    back = Counted((), (pack_taken(taken),), ()).taken
+def test_headers_of_one_kind_come_back_as_one_object(taken: list[ReadImage]) -> None:
+    back = Counted((), (pack_images(taken),), ()).taken
     assert len({id(each.header) for each in back}) == len({each.header for each in taken})

@@ -24,8 +24,8 @@ from tpca_cli.codec.plan import Ints, Plan, plan_of
 from tpca_cli.codec.scales import measure_scales
 from tpca_cli.codec.tiling import SUBBITS, Pixels, Shape, batches, images_of, planes_of, runs
 from tpca_cli.errors import FileRefused
-from tpca_cli.fixed import SCALE, FixedBasis, Floats
 from tpca_cli.framing import TILE, Framing
+from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis, Floats
 
 GAIN = 256
 """Synthesis norms are stored in 1/256."""

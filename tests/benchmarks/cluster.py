@@ -26,15 +26,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cluster_measure import Constants, measure
 from cluster_model import Folder, Operator, encode, even_workers, fit, span, table
 
-from tpca_cli.cluster import Cluster, connect
-from tpca_cli.pipeline.encode import EncodeRequest
-from tpca_cli.pipeline.encode import encode as run_encode
-from tpca_cli.pipeline.fit import FitRequest
-from tpca_cli.pipeline.fit import fit as run_fit
-from tpca_cli.pipeline.plan import Wish
-from tpca_cli.pipeline.survey import Reading
+from tpca_cli.cluster.cluster import Cluster
+from tpca_cli.cluster.connect import connect
+from tpca_cli.encode.remote import ClusterWorkers
+from tpca_cli.encode.run import EncodeRequest
+from tpca_cli.encode.run import encode as run_encode
+from tpca_cli.fit.plan import FitOptions, FitRequest
+from tpca_cli.fit.run import fit as run_fit
 from tpca_cli.rate import Target
-from tpca_cli.scan import scan
+from tpca_cli.sources.read_plan import Reading
+from tpca_cli.sources.scan import scan
 
 MODES, DENSE = Operator("mode operators of 8 x 8 tiles"), Operator("192 x 192 operator of 8 x 8 tiles", 192)
 WHOLE = Operator("12288 x 12288 operator of whole images", 12288)
@@ -63,7 +64,7 @@ def timed(cluster: Cluster, run: Callable[[], float]) -> Took:
 def fitted(cluster: Cluster, source: str, method: str, output: Path) -> float:
     """Seconds until every image is decoded and added up, by the fit's own clock."""
     request = FitRequest(
-        [source], output, Wish(method, "exact"), tile=8, memory=8 << 30, force=True, cluster=cluster
+        [source], output, FitOptions(method, "exact"), tile=8, memory=8 << 30, force=True, cluster=cluster
     )
     seconds = run_fit(request, str).seconds
     return seconds["read"] + seconds["operator"]
@@ -72,7 +73,13 @@ def fitted(cluster: Cluster, source: str, method: str, output: Path) -> float:
 def encoded(cluster: Cluster, source: str, basis: Path, output: Path) -> float:
     """Seconds of an encoding at a given step with a given basis."""
     request = EncodeRequest(
-        [source], output, Target.choose(step=20.0), Reading(cluster=cluster), basis=basis, force=True
+        [source],
+        output,
+        Target.choose(step=20.0),
+        Reading(),
+        basis=basis,
+        force=True,
+        workers=ClusterWorkers(cluster),
     )
     start = time.perf_counter()
     run_encode(request, str)

@@ -17,20 +17,21 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tpca_cli.cluster import Cluster, connect
+from tpca_cli.checkpoint import Checkpoint
+from tpca_cli.cluster.cluster import Cluster
+from tpca_cli.cluster.connect import connect
 from tpca_cli.coder import Coder
+from tpca_cli.encode.code_blocks import GroupPlan, code_all
+from tpca_cli.encode.run import EncodeRequest, assemble, draft_groups
+from tpca_cli.fit.remote import Shard, count_shard
 from tpca_cli.framing import Framing
 from tpca_cli.images import probe, read
-from tpca_cli.operators import ModeOperators, TensorOperator
-from tpca_cli.pipeline.assemble import assemble
-from tpca_cli.pipeline.coding import GroupPlan, code_all
-from tpca_cli.pipeline.encode import EncodeRequest, draft_groups
-from tpca_cli.pipeline.shards import Shard, count_shard
-from tpca_cli.pipeline.spool import Spool
-from tpca_cli.pipeline.survey import Reading, survey
 from tpca_cli.rate import Target
-from tpca_cli.scan import ImageRef, scan
-from tpca_cli.tensors.choice import Recipe
+from tpca_cli.sources.probe import survey
+from tpca_cli.sources.read_plan import Reading, ReadPlan
+from tpca_cli.sources.scan import ImageRef, scan
+from tpca_cli.tensor_pca.algorithm1 import TensorOperator
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators
 
 STATE = 1 << 23  # values of the arrays that measure a sum on the workers: 64 MB
 
@@ -107,7 +108,7 @@ def _decoding(refs: Sequence[ImageRef]) -> tuple[float, float]:
     """(pixels, seconds) of an average image that a worker reads and cuts into tiles."""
     headers = [probe(ref.path) for ref in refs]
     pixels = sum(header.height * header.width for header in headers)
-    recipe = Recipe(Framing("tile", 8, 8, 3), "u1", None, 1 << 26)
+    recipe = ReadPlan(Framing("tile", 8, 8, 3), "u1", None, 1 << 26)
     shard = Shard(tuple(refs), tuple(enumerate(headers)), recipe)
     seconds = best(lambda: count_shard(shard, None))
     return pixels / len(refs), seconds / len(refs)
@@ -161,12 +162,12 @@ def _training(refs: Sequence[ImageRef]) -> float:
 
 def _keeping(refs: Sequence[ImageRef]) -> float:
     """What the client does with results that workers have coded: spool and index."""
-    from tpca_cli.pipeline.coding import described
+    from tpca_cli.encode.code_blocks import described
 
     with tempfile.TemporaryDirectory() as folder:
         plans, reading = _plans(refs, folder)
         coded = list(code_all(plans, reading, None))
-        spool = Spool(Path(folder, "out.h5"), "measured")
+        spool = Checkpoint(Path(folder, "out.h5"), "measured")
 
         def keep() -> None:
             for number, item in enumerate(coded):
@@ -177,10 +178,10 @@ def _keeping(refs: Sequence[ImageRef]) -> float:
 
 
 def _cluster(cluster: Cluster, refs: Sequence[ImageRef]) -> tuple[float, float, float]:
+    from tpca_cli.fit.remote import RemoteReader
     from tpca_cli.images import Header
-    from tpca_cli.pipeline.remote import RemoteReader
 
-    recipe = Recipe(Framing("tile", 8, 8, 3), "u1", None, 10**8)
+    recipe = ReadPlan(Framing("tile", 8, 8, 3), "u1", None, 10**8)
     header = Header(64, 64, 3, "u1", "RGB")
     reader = RemoteReader(cluster, lambda frames, recipe: None)
     chosen = [(number, header) for number in range(len(refs))]

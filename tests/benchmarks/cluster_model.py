@@ -10,8 +10,8 @@ from math import ceil, log2
 
 from cluster_measure import Constants
 
-from tpca_cli.pipeline.abroad import SHARD_BYTES
-from tpca_cli.pipeline.remote_coding import SHARD_PIXELS
+from tpca_cli.cluster.paths import SHARD_BYTES
+from tpca_cli.encode.remote import SHARD_PIXELS
 
 ENDING = 7  # short shards per worker
 

@@ -30,8 +30,8 @@ def pillow_rows(files: list[str]) -> np.ndarray:
 
 def staged(files: list[str]) -> Any:
     """The same images as our frames."""
-    from tpca_cli.scan import scan
-    from tpca_cli.tensors import stage
+    from tpca_cli.frames.stage import stage
+    from tpca_cli.sources.scan import scan
 
     return stage(scan(files).refs, memory=1 << 32, workers=2)
 
@@ -64,7 +64,7 @@ def incremental(files: list[str], out: Path, m: int) -> dict[str, Any]:
 
 
 def operator_of(files: list[str]) -> Any:
-    from tpca_cli.operators import TensorOperator
+    from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 
     with staged(files) as found:
         operator = TensorOperator(found.frames.frame_shape, found.frames.dtype)
@@ -77,7 +77,7 @@ def solvers(files: list[str], out: Path, m: int) -> dict[str, Any]:
     """ARPACK and ours on the same operator."""
     from scipy.sparse.linalg import eigsh
 
-    from tpca_cli.bases.operator import strongest
+    from tpca_cli.tensor_pca.algorithm1 import strongest
 
     operator = operator_of(files)
     shape = operator.frame_shape
@@ -99,7 +99,7 @@ def accumulation(files: list[str], out: Path, m: int) -> dict[str, Any]:
     """Exact accumulation and float64 `syrk` on the same blocks."""
     from scipy.linalg import blas
 
-    from tpca_cli.operators import TensorOperator
+    from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 
     with staged(files) as found:
         shape, blocks = found.frames.frame_shape, list(found.frames.blocks(1024))
@@ -129,15 +129,14 @@ def rank1(files: list[str], out: Path, m: int) -> dict[str, Any]:
     import tensorly
     from tensorly.decomposition import partial_tucker
 
-    from tpca_cli.bases import Rank1Basis
-    from tpca_cli.operators import ModeOperators
+    from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 
     with staged(files) as found:
         frames = next(found.frames.blocks(found.frames.count))
     started = time.perf_counter()
     operators = ModeOperators(frames.shape[1:])
     operators.add(frames)
-    modes = Rank1Basis.from_operators(operators).modes
+    modes = solve_modes(operators).modes
     ours = time.perf_counter() - started
     floats = tensorly.tensor(frames.astype(np.float64))
     started = time.perf_counter()

@@ -19,7 +19,7 @@ from tpca_cli import images
 from tpca_cli.images.rivals import lossy
 from tpca_cli.parallel import ordered_map
 from tpca_cli.quality import psnr
-from tpca_cli.scan import scan
+from tpca_cli.sources.scan import scan
 
 Pixels = NDArray[np.uint8]
 WORKERS = len(os.sched_getaffinity(0))

@@ -32,7 +32,7 @@ from scipy.ndimage import gaussian_filter
 from tpca_cli import Archive, images
 from tpca_cli.codec.engine import prepare
 from tpca_cli.parallel import busy_map
-from tpca_cli.scan import scan
+from tpca_cli.sources.scan import scan
 
 TPCA = [sys.executable, "-m", "tpca_cli"]
 

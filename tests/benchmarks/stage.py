@@ -21,8 +21,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from tpca_cli.scan import ImageRef, scan
-from tpca_cli.tensors import stage
+from tpca_cli.frames.stage import stage
+from tpca_cli.sources.scan import ImageRef, scan
 
 BATCH = 64
 Size = tuple[int, int] | None

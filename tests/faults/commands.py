@@ -25,12 +25,20 @@ from harness import Outcome, default_signals, reserved
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from pictures import folder, natural, save
 
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 from tpca_cli.cli.main import main
 
 # what the commands import late is here already when a child is forked, or each child would take half a second
-for late in ("append", "against", "decode", "encode", "fit", "repack", "verify"):
-    importlib.import_module(f"tpca_cli.pipeline.{late}")
+for late in (
+    "encode.append",
+    "decode.compare",
+    "decode.run",
+    "encode.run",
+    "fit.run",
+    "decode.repack",
+    "decode.verify",
+):
+    importlib.import_module(f"tpca_cli.{late}")
 
 TPCA = [sys.executable, "-m", "tpca_cli"]
 QUICK = ("--step", "20", "--tile", "8", "--method", "rank1")

@@ -12,7 +12,9 @@ import h5py
 import numpy as np
 
 from tpca_cli import store
-from tpca_cli.archive import Archive, Group, Index, write_archive
+from tpca_cli.archive.index import Index
+from tpca_cli.archive.reader import Archive
+from tpca_cli.archive.writer import Group, write_archive
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from forge import forged, set_attribute, with_column, with_meta
 from harness import in_child, run
 from pictures import noise
 
-from tpca_cli.archive import Archive
+from tpca_cli.archive.reader import Archive
 
 
 @pytest.fixture(scope="module")

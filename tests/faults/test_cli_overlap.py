@@ -130,9 +130,9 @@ def test_24_an_image_changes_between_scan_and_read(tmp_path: Path, how: str) -> 
     other = save(tmp_path / "other.png", natural(30, 30, seed=77)).read_bytes()
 
     def spoil() -> None:
-        from tpca_cli.pipeline import encode
+        from tpca_cli.encode import run
 
-        real = encode.survey
+        real = run.survey
 
         def survey(*arguments: object, **options: object) -> object:
             found = real(*arguments, **options)  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ def test_24_an_image_changes_between_scan_and_read(tmp_path: Path, how: str) -> 
                 os.mkfifo(victim)
             return found
 
-        encode.survey = survey  # type: ignore[assignment]
+        run.survey = survey  # type: ignore[assignment]
 
     ended = forked("encode", tmp_path / "in", "-o", tmp_path / "a.h5", *QUICK, "--force", before=spoil)
     assert ended.code == 3 and "image_0003.png" in ended.err, ended

@@ -21,16 +21,17 @@ import numpy.typing as npt
 
 from tpca_cli import store
 from tpca_cli.archive.columns import split_arrays
-from tpca_cli.archive.facts import facts
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
-from tpca_cli.archive.writer import Group
+from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, printable
+from tpca_cli.interfaces import Pixels
+from tpca_cli.quality import psnr
+from tpca_cli.tensor_pca.fixed_basis import integer_basis
 
 if TYPE_CHECKING:
     from tpca_cli.coder import Coder
 
-Pixels = npt.NDArray[Any]
 MAX_GROUPS = 4096
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
@@ -207,7 +208,7 @@ class Archive:
 
     def info(self) -> dict[str, Any]:
         """What there is to know without decoding: counts, bytes by part, measured quality."""
-        return facts(self)
+        return archive_facts(self)
 
     @property
     def digest(self) -> str:
@@ -242,3 +243,101 @@ class Archive:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
+
+
+def pooled_error(index: Index) -> float:
+    """The squared error of all images, each relative to its own peak."""
+    alive = index.alive()
+    peaks = index.peaks()[alive].astype(np.float64)
+    return float((index.images["error"][alive] / peaks**2).sum())
+
+
+def pooled_psnr(index: Index) -> float:
+    """PSNR over all returned samples of all images."""
+    return psnr(pooled_error(index), float(index.samples().sum()))
+
+
+def image_psnr(index: Index) -> list[float]:
+    """PSNR of each image that is not replaced, in order; infinite where nothing was lost."""
+    alive = index.alive()
+    columns = zip(index.images["error"][alive], index.samples()[alive], index.peaks()[alive], strict=True)
+    return [psnr(float(error), float(samples), float(peak)) for error, samples, peak in columns]
+
+
+def archive_facts(archive: Archive) -> dict[str, Any]:
+    """The numbers that `encode --json` and `inspect --json` give."""
+    index = archive.index
+    alive = index.alive()
+    widths = np.where(index.peaks()[alive] > 255, 2, 1)
+    raw = int((index.samples()[alive] * widths).sum())
+    source = int(index.images["source_size"][alive].sum())
+    size = os.stat(archive.path).st_size
+    groups = [group.meta for group in archive.groups]
+    numbers = range(len(groups))
+    return {
+        "images": len(alive),
+        "skipped": [{"path": path, "reason": reason} for path, reason in index.skipped],
+        "raw_bytes": raw,
+        "source_bytes": source,
+        "archive_bytes": size,
+        "basis_bytes": sum(archive.stored_bytes(f"groups/{k}/basis") for k in numbers),
+        "table_bytes": sum(archive.stored_bytes(f"groups/{k}/tables") for k in numbers),
+        "coefficient_bytes": int(index.offsets[-1]),
+        "index_bytes": sum(archive.stored_bytes(name) for name in ("names", "images", "blocks", "skipped")),
+        "metadata_bytes": archive.stored_bytes("extras"),
+        "psnr": pooled_psnr(index),
+        "psnr_min": min(image_psnr(index), default=float("inf")),
+        "components": max((int(group["coder"]["components"]) for group in groups), default=0),
+        "step": min((float(group["step"]) for group in groups), default=0.0),
+        "method": _one_or_all([group["method"] for group in groups]),
+        "framing": _one_or_all([_framing(group["coder"]["framing"]) for group in groups]),
+        "ratio_raw": raw / size,
+        "ratio_source": source / size,
+        "target": archive.target,
+        "blocks": len(index.blocks["size"]),
+        "replaced": len(index) - len(alive),
+        "partial": int((index.images["flags"][alive] > 0).sum()),
+        "groups": [
+            {
+                "kind": f"{group['dtype']} x {group['channels']}",
+                "method": group["method"],
+                "framing": _framing(group["coder"]["framing"]),
+                "step": group["step"],
+                "components": group["coder"]["components"],
+                "basis_digest": group["basis_digest"],
+                "basis": "embedded" if archive.stored_bytes(f"groups/{k}/basis") else "linked",
+            }
+            for k, group in enumerate(groups)
+        ],
+        "digest": archive.digest,
+    }
+
+
+def _framing(framing: dict[str, Any]) -> str:
+    return f"{framing['kind']} {framing['height']}x{framing['width']}"
+
+
+def _one_or_all(values: list[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+SPAN_BYTES = 2**22  # blocks are read together up to this many bytes
+
+
+def spans(archive: Archive) -> Iterator[range]:
+    """Consecutive blocks, together about `SPAN_BYTES`."""
+    offsets, first = archive.index.offsets, 0
+    while first < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[first] + SPAN_BYTES, side="right")) - 1
+        stop = max(first + 1, last)
+        yield range(first, stop)
+        first = stop
+
+
+def linked_basis(path: Path) -> npt.NDArray[np.uint8]:
+    """The basis of a file in the form that an archive made with it would embed."""
+    from tpca_cli.basisfile import read_basis
+
+    stored = read_basis(path)
+    fixed = integer_basis(stored.basis, stored.dtype)
+    return embedded_basis(fixed)

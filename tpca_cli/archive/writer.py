@@ -18,7 +18,7 @@ from tpca_cli.archive.index import Index
 
 if TYPE_CHECKING:
     from tpca_cli.coder import Coder
-    from tpca_cli.fixed import FixedBasis
+    from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 PAYLOAD_CHUNK = 2**20
 

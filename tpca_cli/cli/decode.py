@@ -58,9 +58,8 @@ def command(
 
     Files keep their stem and get the ending of --format. Nothing is written outside the output folder.
     """
-    from tpca_cli.archive import Archive
-    from tpca_cli.pipeline.decode import DecodeRequest, decode
-    from tpca_cli.pipeline.groups import linked_basis
+    from tpca_cli.archive.reader import Archive, linked_basis
+    from tpca_cli.decode.run import DecodeRequest, decode
 
     with Archive(archive, basis=linked_basis(basis) if basis else None, ready=False) as opened:
         request = DecodeRequest(archive, output, select, components, format, force, salvage, workers)

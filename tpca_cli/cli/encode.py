@@ -15,7 +15,7 @@ from tpca_cli.cli.options import Console, human
 from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
-    from tpca_cli.pipeline.encode import EncodeRequest
+    from tpca_cli.encode.run import EncodeRequest
     from tpca_cli.rate import Target
 
 EPILOG = """\b
@@ -92,11 +92,11 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
     images themselves and stored with them, unless --basis names one.
     """
     from tpca_cli import store
-    from tpca_cli.cluster import connect
-    from tpca_cli.pipeline.cluster_plan import encode_on
-    from tpca_cli.pipeline.encode import EncodeRequest, plan
-    from tpca_cli.pipeline.survey import Reading
+    from tpca_cli.cluster.connect import connect
+    from tpca_cli.encode.remote import ClusterWorkers, encode_cluster_costs
+    from tpca_cli.encode.run import EncodeRequest, plan_encoding
     from tpca_cli.rate import Target
+    from tpca_cli.sources.read_plan import Reading
 
     target = Target.choose(
         components=given["components"],
@@ -123,9 +123,9 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
     if given["dry_run"] and appending:
         return _append(console, request, given, target)
     if given["dry_run"]:
-        facts = plan(request, console.progress)
+        facts = plan_encoding(request, console.progress)
         if given["cluster"] is not None:
-            facts |= encode_on(facts, given["cluster"])
+            facts |= encode_cluster_costs(facts, given["cluster"])
         width = max(map(len, facts))
         console.result(facts, "\n".join(f"{key:{width}} {value}" for key, value in facts.items()))
         return 0
@@ -142,7 +142,7 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
             )
         if given["cluster"] is not None:
             cluster = stack.enter_context(connect(given["cluster"]))
-            request = replace(request, reading=replace(request.reading, cluster=cluster))
+            request = replace(request, workers=ClusterWorkers(cluster))
         # looked at again under the lock: the run that we waited for may have made it
         if given["append"] and output.exists():
             return _append(console, request, given, target)
@@ -150,8 +150,8 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
 
 
 def _encode(console: Console, request: EncodeRequest) -> int:
-    from tpca_cli.archive import Archive
-    from tpca_cli.pipeline.encode import encode
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.encode.run import encode
 
     result = encode(request, console.say, console.progress)
     console.skipped(result.skipped)
@@ -163,13 +163,13 @@ def _encode(console: Console, request: EncodeRequest) -> int:
 
 
 def _append(console: Console, request: EncodeRequest, given: dict[str, Any], target: Target) -> int:
-    from tpca_cli.archive import Archive
-    from tpca_cli.pipeline.append import AppendRequest, append, planned
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.encode.append import AppendRequest, append, plan_append
 
     asked = any(given[kind] is not None for kind in ("components", *TARGETS))
     wanted = AppendRequest(request, given["on_change"], given["refit"], target if asked else None)
     if given["dry_run"]:
-        counts = planned(wanted)
+        counts = plan_append(wanted)
         console.result(counts, "\n".join(f"{key:14} {value}" for key, value in counts.items()))
         return 0
     result = append(wanted, console.say, console.progress)

@@ -14,8 +14,8 @@ from tpca_cli.cli.options import Console, human
 from tpca_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from tpca_cli.bases import Basis
     from tpca_cli.basisfile import Origin
+    from tpca_cli.tensor_pca.basis import TensorBasis
 
 EPILOG = """\b
 Examples:
@@ -135,10 +135,10 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
     given).
     """
     from tpca_cli import store
-    from tpca_cli.cluster import connect
-    from tpca_cli.pipeline.cluster_plan import fit_on
-    from tpca_cli.pipeline.fit import FitRequest, fit
-    from tpca_cli.pipeline.preview import preview
+    from tpca_cli.cluster.connect import connect
+    from tpca_cli.fit.plan import FitRequest
+    from tpca_cli.fit.preview import fit_cluster_costs, preview
+    from tpca_cli.fit.run import fit
 
     output = output or given["update"]
     if output is None:
@@ -165,7 +165,7 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
     if given["dry_run"]:
         facts = preview(request, console.progress)
         if given["cluster"] is not None:
-            facts |= fit_on(facts, given["cluster"])
+            facts |= fit_cluster_costs(facts, given["cluster"])
         console.result(facts, _preview_text(facts))
         return 0
     with ExitStack() as stack:
@@ -195,13 +195,13 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
 
 def wish_of(given: dict[str, Any], *, method: str, solver: str) -> Any:
     """The options of `choice_options` and `solve_options` as the pipeline takes them."""
-    from tpca_cli.pipeline.plan import Wish
+    from tpca_cli.fit.plan import FitOptions
 
     chosen = [name for name in ("components", "energy") if given[name] is not None]
     chosen += ["all"] * given["all_pairs"]
     if len(chosen) > 1:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude one another")
-    return Wish(
+    return FitOptions(
         method=method,
         solver=solver,
         components=given["components"],
@@ -214,7 +214,7 @@ def wish_of(given: dict[str, Any], *, method: str, solver: str) -> Any:
     )
 
 
-def basis_facts(path: Path, origin: Origin, basis: Basis | None) -> dict[str, Any]:
+def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[str, Any]:
     """What a basis file holds, measured."""
     from tpca_cli.basisfile import basis_facts as facts
 

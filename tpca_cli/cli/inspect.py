@@ -86,7 +86,7 @@ def command(console: Console, file: Path, listed: bool, count: int, force: bool,
         check_output(target, force)
     linked = None
     if given["basis"]:
-        from tpca_cli.pipeline.groups import linked_basis
+        from tpca_cli.archive.reader import linked_basis
 
         linked = linked_basis(given["basis"])
     with open_album(file, linked) as album:

@@ -39,7 +39,7 @@ def command(console: Console, parts: tuple[Path, ...], output: Path, **given: An
     for decides.
     """
     from tpca_cli import store
-    from tpca_cli.pipeline.merge import MergeRequest, merge
+    from tpca_cli.fit.merge import MergeRequest, merge
 
     request = MergeRequest(
         parts=parts,

@@ -45,9 +45,8 @@ def command(
     itself, with --force; it is then replaced in one step, and only if nobody else has changed it meanwhile.
     """
     from tpca_cli import store
-    from tpca_cli.archive import Archive
-    from tpca_cli.pipeline.groups import linked_basis
-    from tpca_cli.pipeline.repack import repack
+    from tpca_cli.archive.reader import Archive, linked_basis
+    from tpca_cli.decode.repack import repack
 
     if output.is_symlink() and os.path.realpath(output) == os.path.realpath(archive):
         output = Path(os.path.realpath(output))

@@ -14,8 +14,8 @@ from tpca_cli.cli.options import Console, human
 from tpca_cli.errors import FileRefused, UsageError, printable
 
 if TYPE_CHECKING:
-    from tpca_cli.pipeline.against import Against
-    from tpca_cli.pipeline.verify import Checked
+    from tpca_cli.decode.compare import SourceComparison
+    from tpca_cli.decode.verify import Checked
 
 EPILOG = """\b
 Examples:
@@ -74,10 +74,10 @@ def command(console: Console, file: Path, sources: tuple[str, ...], **given: Any
         raise UsageError("--min-psnr, --print0-verified and --allow-partial need --against SOURCE")
     if given["print0_verified"] and console.as_json:
         raise UsageError("--print0-verified and --json both write to stdout: give one of them")
-    from tpca_cli.pipeline.against import Against
+    from tpca_cli.decode.compare import SourceComparison
 
     checked, compared = _check(console, file, sources, given)
-    compared = compared or Against(0, (), (), 0, ())
+    compared = compared or SourceComparison(0, (), (), 0, ())
     for item in checked.damage:
         names = ", ".join(printable(name) for name in item.images) or "no image in use"
         console.warn(f"{printable(file)}: block {item.block} is damaged and costs: {names}")
@@ -105,16 +105,15 @@ def _write(data: bytes) -> None:
 
 def _check(
     console: Console, file: Path, sources: tuple[str, ...], given: dict[str, Any]
-) -> tuple[Checked, Against | None]:
-    from tpca_cli.pipeline.verify import verify, verify_archive
+) -> tuple[Checked, SourceComparison | None]:
+    from tpca_cli.decode.verify import verify, verify_archive
 
     workers = given["workers"]
     if not sources and not given["decode"]:
         return verify(file, console.progress, workers=workers), None
 
-    from tpca_cli.archive import Archive
-    from tpca_cli.pipeline.against import Bar, against
-    from tpca_cli.pipeline.groups import linked_basis
+    from tpca_cli.archive.reader import Archive, linked_basis
+    from tpca_cli.decode.compare import Requirements, compare_sources
 
     basis = given["basis"]
     with Archive(file, basis=linked_basis(basis) if basis else None, ready=False) as archive:
@@ -122,11 +121,13 @@ def _check(
         if not sources:
             return checked, None
         lost = {name for item in checked.damage for name in item.images}
-        bar = Bar(given["min_psnr"], given["allow_partial"], given["decode"])
-        return checked, against(archive, sources, bar, lost, workers=workers, progress=console.progress)
+        bar = Requirements(given["min_psnr"], given["allow_partial"], given["decode"])
+        return checked, compare_sources(
+            archive, sources, bar, lost, workers=workers, progress=console.progress
+        )
 
 
-def _warn(console: Console, compared: Against) -> None:
+def _warn(console: Console, compared: SourceComparison) -> None:
     shown = compared.failed if console.verbose else compared.failed[:SHOWN]
     for item in shown:
         console.warn(f"not safe: {printable(item.path)}: {item.reason}")
@@ -135,7 +136,7 @@ def _warn(console: Console, compared: Against) -> None:
 
 
 def _data(
-    file: Path, checked: Checked, compared: Against | None = None, min_psnr: float = 0.0
+    file: Path, checked: Checked, compared: SourceComparison | None = None, min_psnr: float = 0.0
 ) -> dict[str, Any]:
     data: dict[str, Any] = {
         "file": file,
@@ -161,7 +162,7 @@ def _data(
     return data
 
 
-def _text(file: Path, checked: Checked, compared: Against, sources: bool) -> str:
+def _text(file: Path, checked: Checked, compared: SourceComparison, sources: bool) -> str:
     state = f"{len(checked.damage)} of {checked.blocks} blocks are damaged" if checked.damage else "intact"
     kind = checked.format.removeprefix("tpca-")
     held = f", {checked.images} images" if checked.images else ""

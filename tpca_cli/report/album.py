@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import images
-from tpca_cli.archive import Archive
-from tpca_cli.bases import Rank1Basis
+from tpca_cli.archive.reader import Archive
 from tpca_cli.basisfile import read_basis
 from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
-from tpca_cli.fixed import SCALE, FixedBasis
 from tpca_cli.report import curves, page, plots, samples, sheets
 from tpca_cli.report.facts import describe
 from tpca_cli.report.model import Facts
 from tpca_cli.report.of_archive import archive_facts, image_list
 from tpca_cli.report.samples import Specimen
 from tpca_cli.store.peek import format_of
+from tpca_cli.tensor_pca.basis import Rank1Basis
+from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 
 Progress = Callable[[str, int, int], None] | None
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive import BlockRecord, Entry, Group, Index, write_archive
+from tpca_cli.archive.index import BlockRecord, Entry, Index
+from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.images.rivals import CODECS, lossy

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tpca_cli.errors import printable
+from tpca_cli.frames.tensor_file import TENSOR_SCHEMA
 from tpca_cli.report.model import Facts, Section, counted, human, shape_text
 from tpca_cli.store import open_checked
-from tpca_cli.tensors import TENSOR_SCHEMA
 
 
 def describe(path: Path) -> Facts:

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import images
-from tpca_cli.archive import Archive
-from tpca_cli.bases import Basis
+from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import ImageRefused, TpcaError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.quality import psnr as psnr_of
 from tpca_cli.report.page import Comparison, Step
 from tpca_cli.report.sheets import Cell, Pixels, contact_sheet, to_rgb
-from tpca_cli.scan import ImageRef, scan
+from tpca_cli.sources.scan import ImageRef, scan
+from tpca_cli.tensor_pca.basis import TensorBasis
 
 AnyPixels = npt.NDArray[Any]
 CROP = 256  # the page shows at most this much of an image, from its middle
@@ -78,7 +78,7 @@ def _archived(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> S
     )
 
 
-def from_basis(basis: Basis, framing: Framing, sources: Sequence[str], count: int) -> list[Specimen]:
+def from_basis(basis: TensorBasis, framing: Framing, sources: Sequence[str], count: int) -> list[Specimen]:
     """Some images of `sources` that fit a basis, as the basis gives them back without quantization."""
     refs = scan(sources).refs
     size = (framing.height, framing.width) if framing.kind == "whole" else None
@@ -94,7 +94,7 @@ def from_basis(basis: Basis, framing: Framing, sources: Sequence[str], count: in
     return [found[at] for at in spread(len(found), count)]
 
 
-def _projected(basis: Basis, framing: Framing, name: str, pixels: AnyPixels) -> Specimen:
+def _projected(basis: TensorBasis, framing: Framing, name: str, pixels: AnyPixels) -> Specimen:
     h, w, _ = pixels.shape
     coefficients = basis.project(framing.split(pixels))  # (frames, M)
     peak = np.iinfo(pixels.dtype).max

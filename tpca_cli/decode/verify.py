@@ -1,0 +1,146 @@
+"""Is a file what was written? Every digest of an archive, a basis or a tensor file, without decoding pixels.
+
+Opening a file already checks its structure and the digest over everything but the bulk data; what is added
+here is the bulk: each block is read once and held to its digest. A damaged block is reported with the names
+of the images that it costs, and the check goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpca_cli import store
+from tpca_cli.archive.format import FORMAT
+from tpca_cli.archive.reader import Archive, spans
+from tpca_cli.errors import FileRefused, StorageError, printable
+from tpca_cli.interfaces import Progress
+from tpca_cli.parallel import ordered_map
+from tpca_cli.store.peek import format_of
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A block that is not what was written, and the images that cannot be restored because of it."""
+
+    block: int
+    reason: str
+    images: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was looked at, and what was found."""
+
+    format: str
+    digest: str
+    size: int
+    images: int
+    blocks: int
+    damage: tuple[Damage, ...] = ()
+
+
+def verify(path: Path, progress: Progress | None = None, *, workers: int = 1) -> Checked:
+    """Check a tpca file of any kind; FileRefused when it cannot be opened as what it claims to be."""
+    kind = format_of(path)
+    if kind == FORMAT:
+        with Archive(path, ready=False) as archive:
+            return verify_archive(archive, progress, workers=workers)
+    if kind == "tpca-tensor":
+        return _tensor_file(path, progress)
+    if kind == "tpca-basis":
+        return _basis_file(path)
+    raise FileRefused(f"{printable(path)} was refused: format {kind[:40]!r} is none that tpca writes")
+
+
+def verify_archive(
+    archive: Archive, progress: Progress | None = None, *, workers: int = 1, decode: bool = False
+) -> Checked:
+    """Check every block of an open archive; with `decode`, that each also gives pixels."""
+    index = archive.index
+    for number, group in enumerate(archive.groups):
+        if group.basis is not None:  # a linked one is checked when its file is named
+            archive.coder(number)
+    blocks = len(index.blocks["size"])
+    damage: list[Damage] = []
+    done = 0
+    for span, problems in ordered_map(
+        lambda span: (span, _span_problems(archive, span, decode)), spans(archive), workers
+    ):
+        damage += [Damage(block, reason, images_of(archive, block)) for block, reason in problems]
+        done += len(span)
+        if progress:
+            progress("verifying", done, blocks)
+    size = os.stat(archive.path).st_size
+    return Checked(FORMAT, archive.digest, size, len(archive), blocks, tuple(damage))
+
+
+def _span_problems(archive: Archive, span: range, decode: bool) -> list[tuple[int, str]]:
+    """The damaged blocks of a span; it is read in one piece, and block by block only if that fails."""
+    offsets, digests = archive.index.offsets, archive.index.blocks["digest"]
+    suspects = list(span)
+    if not decode:
+        try:
+            start, stop = int(offsets[span.start]), int(offsets[span.stop])
+            data = memoryview(archive.payload(start, stop))
+            suspects = [
+                block
+                for block in span
+                if store.digest_of(data[int(offsets[block]) - start : int(offsets[block + 1]) - start])
+                != digests[block].tobytes()
+            ]
+        except FileRefused:
+            pass  # somewhere in here: find out where
+    problems = []
+    for block in suspects:
+        try:
+            if decode:
+                archive.decode_block(block)
+            else:
+                archive.block_bytes(block)
+        except FileRefused as error:
+            problems.append((block, str(error)))
+    return problems
+
+
+def images_of(archive: Archive, block: int) -> tuple[bytes, ...]:
+    """The names of the images that need a block."""
+    first, count = (int(archive.index.blocks[name][block]) for name in ("first", "count"))
+    return tuple(
+        archive.index.names[image] for image in range(first, first + count) if archive.index.mode(image)
+    )
+
+
+def _tensor_file(path: Path, progress: Progress | None) -> Checked:
+    from tpca_cli.frames.tensor_file import TENSOR_SCHEMA, TensorFile
+
+    with store.open_checked(path, TENSOR_SCHEMA) as reader:
+        digest = reader.digest
+    file = TensorFile(path)
+    try:
+        done = 0
+        for block in file.blocks(4096):
+            done += len(block)
+            if progress:
+                progress("verifying", done, file.count)
+        images = len(file.index.kept)
+    finally:
+        file.close()
+    return Checked("tpca-tensor", digest, _size(path), images, done)
+
+
+def _basis_file(path: Path) -> Checked:
+    from tpca_cli.basisfile import BASIS_SCHEMA, read_basis
+
+    with store.open_checked(path, BASIS_SCHEMA) as reader:
+        digest = reader.digest
+    read_basis(path)
+    return Checked("tpca-basis", digest, _size(path), 0, 1)
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise StorageError.of(error, path, "look at") from error

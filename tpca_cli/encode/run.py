@@ -1,0 +1,291 @@
+"""From a folder to an archive: survey, design, rate, coding, writing.
+
+The order of the stages is here and nowhere else; each stage is a module that does not know the others. One
+relative step serves all groups (scaled by their peak value), so that a target is one search in one variable:
+first on the samples, in memory, then confirmed by coding everything and measuring what came out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tpca_cli import store
+from tpca_cli.archive.index import BlockRecord, Entry, Index
+from tpca_cli.archive.reader import pooled_error, pooled_psnr
+from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.checkpoint import Checkpoint, plan_digest, removed_unless_interrupted
+from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
+from tpca_cli.encode.code_blocks import Coded, GroupPlan
+from tpca_cli.encode.workers import LocalWorkers, Workers
+from tpca_cli.errors import TargetError, UsageError, printable
+from tpca_cli.interfaces import Progress, Say
+from tpca_cli.quality import decibel
+from tpca_cli.rate import StepSearch, Target, first_step
+from tpca_cli.sources.probe import Survey, nothing_usable, require_images, restorable, survey
+from tpca_cli.sources.read_plan import Reading
+from tpca_cli.sources.scan import Skipped
+
+FINEST, COARSEST = 1 / 64, 2000.0
+MAX_PASSES = 8
+MAX_SAMPLE_STEPS = 16
+
+
+@dataclass(frozen=True)
+class EncodeRequest:
+    """Everything that decides the bytes of an archive."""
+
+    sources: Sequence[str]
+    output: Path
+    target: Target
+    reading: Reading
+    basis: Path | None = None
+    link_basis: bool = False
+    method: str = "auto"
+    tile: int | None = None
+    force: bool = False
+    workers: Workers = field(default_factory=LocalWorkers)
+
+
+def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -> Assembled:
+    """Compress the sources into `request.output`; the caller holds the lock."""
+    store.check_output(request.output, request.force)
+    found = survey(request.sources, request.reading, progress, request.workers.probe)
+    found = restorable(found)
+    require_images(found, request.sources)
+    drafts, skipped = draft_groups(request, found, progress)
+    for draft in drafts:
+        say(f"{len(draft.members)} {draft.kind} images: {draft.describe()}")
+    skipped = [*found.skipped, *skipped]
+    with removed_unless_interrupted(request.output):
+        result = reach_target(request, drafts, skipped, found, say, progress)
+        if not len(result.index):  # their headers were good, their pixels are not
+            raise nothing_usable(request.sources, result.skipped, found.ignored)
+        _refuse_growth(request, result, found)
+        write_assembled(request.output, result, request.target, force=request.force)
+    return result
+
+
+def draft_groups(
+    request: EncodeRequest, found: Survey, progress: Progress | None = None
+) -> tuple[list[GroupDraft], list[Skipped]]:
+    """The groups with their bases: the given one, or one fitted to each kind of image."""
+    if request.basis is not None:
+        return draft_given(request.basis, found, request.reading, link=request.link_basis)
+    if request.link_basis:
+        raise UsageError("--link-basis needs --basis: there is no other file that would hold the basis")
+    step = _starting_step(request.target, 255)
+    drafts, skipped = [], []
+    for kind, members in found.groups.items():
+        draft, lost = draft_fitted(
+            kind,
+            members,
+            request.reading,
+            request.method,
+            request.tile,
+            step * kind.peak / 255,
+            request.workers.fit,
+            progress,
+        )
+        skipped += lost
+        if draft is not None:
+            drafts.append(draft)
+    return drafts, skipped
+
+
+def _starting_step(target: Target, peak: float) -> float:
+    if target.kind == "step":
+        return target.value
+    return first_step(target.value if target.kind == "psnr" else 34.0, peak)
+
+
+def reach_target(
+    request: EncodeRequest,
+    drafts: list[GroupDraft],
+    skipped: list[Skipped],
+    found: Survey,
+    say: Say,
+    progress: Progress | None,
+) -> Assembled:
+    """Code everything at a step that keeps the promise of the target."""
+    target = request.target
+    if target.kind in ("step", "components"):
+        step = target.value if target.kind == "step" else truncation_step(drafts, int(target.value))
+        return _code_at(step, request, drafts, skipped, progress)
+
+    interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes)
+    search = StepSearch(interval, _starting_step(target, 255), FINEST, COARSEST)
+    _search_on_samples(search, target, drafts, progress)
+    # the samples found the neighborhood; from here on only what was really coded counts
+    search = StepSearch(interval, search.step, FINEST, COARSEST, search.local_slope)
+    best: tuple[float, Assembled] | None = None
+    for _ in range(MAX_PASSES):
+        result = _code_at(search.step, request, drafts, skipped, progress)
+        value = _measured(target, result)
+        if interval.keeps_promise(value) and (best is None or interval.miss(value) < best[0]):
+            best = (interval.miss(value), result)
+        if search.record(value):
+            break
+        say(f"step {result.step:.3f} gave {_shown(target, result, value)}: trying {search.step:.3f}")
+    if best is None:
+        raise TargetError(_unreachable(target, result, value))
+    if best[0] > 0:
+        say(f"the closest that these images allow is {best[1].psnr:.3f} dB")
+    return best[1]
+
+
+def _search_on_samples(
+    search: StepSearch, target: Target, drafts: list[GroupDraft], progress: Progress | None
+) -> None:
+    for tried in range(MAX_SAMPLE_STEPS):
+        if progress:
+            progress("searching the step", tried, MAX_SAMPLE_STEPS)
+        if search.record(sample_value(target.kind, drafts, search.step, target.components)):
+            break
+    if progress:
+        progress("searching the step", MAX_SAMPLE_STEPS, MAX_SAMPLE_STEPS)
+
+
+def _code_at(
+    step: float,
+    request: EncodeRequest,
+    drafts: list[GroupDraft],
+    skipped: list[Skipped],
+    progress: Progress | None,
+) -> Assembled:
+    plans = [
+        GroupPlan(draft.kind, draft.members, draft.coder(step, request.target.components)) for draft in drafts
+    ]
+    members = [[m.ref.name.hex(), m.ref.size, m.ref.mtime_ns] for plan in plans for m in plan.members]
+    arrays = [array.tobytes() for plan in plans for array in plan.coder.to_arrays().values()]
+    checkpoint = Checkpoint(request.output, plan_digest({"members": members, "step": step}, *arrays))
+    groups = [
+        Group.of(plan.coder, draft.method, link=draft.link) for plan, draft in zip(plans, drafts, strict=True)
+    ]
+    coded = request.workers.code(plans, request.reading, checkpoint, progress)
+    return assemble(coded, groups, checkpoint, [draft.kind.peak for draft in drafts], skipped, step)
+
+
+def _measured(target: Target, result: Assembled) -> float:
+    if target.kind == "psnr":
+        return result.psnr
+    if target.kind == "energy":
+        return result.energy_db
+    # a budget is about the file itself: write it where only this run looks, and see
+    probe = result.checkpoint.root / "candidate.h5"
+    size = write_assembled(probe, result, target, force=True)
+    probe.unlink()
+    return decibel(size)
+
+
+def _shown(target: Target, result: Assembled, value: float) -> str:
+    if target.kind in ("max_bytes", "ratio"):
+        return f"{10 ** (value / 10):.0f} bytes"
+    return f"{result.psnr:.3f} dB"
+
+
+def _unreachable(target: Target, result: Assembled, value: float) -> str:
+    if target.kind in ("max_bytes", "ratio"):
+        return (
+            f"{target.kind} {target.value:g} cannot be kept: the coarsest step still takes "
+            f"{10 ** (value / 10):.0f} bytes; allow at least that many"
+        )
+    cap = "" if target.components is None else f" with {target.components} components"
+    return (
+        f"{target.kind} {target.value:g} cannot be reached{cap}: the finest step gives {result.psnr:.2f} dB; "
+        "ask for less or allow more components"
+    )
+
+
+def _refuse_growth(request: EncodeRequest, result: Assembled, found: Survey) -> None:
+    """An archive larger than its sources is rarely what somebody wants: say so before it is written."""
+    size = result.payload_bytes
+    if size > found.source_bytes and not request.force:
+        raise TargetError(
+            f"the archive would take {size} bytes, more than the {found.source_bytes} bytes of the sources: "
+            "ask for a lower quality, or add --force"
+        )
+
+
+def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> dict[str, Any]:
+    """What a run would do, from the headers and a sample: nothing is written."""
+    found = restorable(survey(request.sources, request.reading, progress, request.workers.probe))
+    require_images(found, request.sources)
+    return {
+        "images": found.count,
+        "groups": {str(kind): len(members) for kind, members in found.groups.items()},
+        "raw_bytes": found.raw_bytes,
+        "source_bytes": found.source_bytes,
+        "skipped": len(found.skipped),
+        "ignored": found.ignored,
+        "target": request.target.to_dict(),
+        "workers": request.reading.workers,
+    }
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Everything an archive holds, its payload still in the checkpoint."""
+
+    index: Index
+    groups: tuple[Group, ...]
+    checkpoint: Checkpoint
+    jobs: int
+    step: float
+    energy: float  # of the samples, relative to the peak
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def payload_bytes(self) -> int:
+        return int(self.index.offsets[-1])
+
+    @property
+    def psnr(self) -> float:
+        return pooled_psnr(self.index)
+
+    @property
+    def energy_db(self) -> float:
+        """10 log10(energy / error) over all returned samples."""
+        error = pooled_error(self.index)
+        return float("inf") if error <= 0 else decibel(self.energy / error)
+
+    def payload(self) -> Iterator[bytes]:
+        for job in range(self.jobs):
+            kept = self.checkpoint.get(job)
+            if kept is None:
+                raise RuntimeError(f"finished job {job} is gone from {printable(self.checkpoint.folder)}")
+            yield kept[1]
+
+
+def assemble(
+    coded: Iterable[Coded],
+    groups: Sequence[Group],
+    checkpoint: Checkpoint,
+    peaks: Sequence[int],
+    skipped: Sequence[Skipped],
+    step: float,
+) -> Assembled:
+    """Number the images and blocks of all jobs in their order."""
+    entries: list[Entry] = []
+    blocks: list[BlockRecord] = []
+    lost = list(skipped)
+    energy, jobs = 0.0, 0
+    for item in coded:
+        blocks += [replace(block, first=len(entries) + block.first) for block in item.blocks]
+        entries += item.entries
+        lost += item.skipped
+        if item.blocks:
+            energy += item.energy / peaks[item.blocks[0].group] ** 2
+        jobs += 1
+    index = Index.build(entries, blocks, [(printable(item.path), item.reason) for item in lost])
+    return Assembled(index, tuple(groups), checkpoint, jobs, step, energy, tuple(lost))
+
+
+def write_assembled(path: Path, result: Assembled, target: Target, *, force: bool) -> int:
+    """Commit the archive; returns its size."""
+    return write_archive(
+        path, result.index, result.groups, result.payload(), target_asked=target.to_dict(), force=force
+    )

@@ -1,0 +1,271 @@
+"""Which algorithm for how many frames of which size, and what it costs: decided before anything is computed.
+
+The choice depends on counts alone, never on timing, so the same folder and options always take the same
+way. Estimates of time are for orientation; those of memory are what `--memory` is held to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+from tpca_cli.basisfile import StoredBasis
+from tpca_cli.cluster.cluster import Cluster
+from tpca_cli.errors import TpcaError, UsageError, printable
+from tpca_cli.sources.read_plan import OnError, check_scanned
+from tpca_cli.sources.scan import Scan, Skipped
+from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
+
+OVERHEAD = 128 << 20  # interpreter, libraries, blocks in flight
+COMPLETE = 1024  # frames of up to this many values get all their components unless fewer are asked for
+DEFAULT_COMPONENTS = 256  # and larger ones these
+AFFORDABLE = 4096  # values per frame up to which `auto` forms the operator: seconds, not minutes
+KEPT = 1024  # values per frame up to which the operator is kept in the file unasked: at most 4 MB
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What was asked for."""
+
+    method: str = "auto"
+    solver: str = "auto"
+    components: int | None = None
+    energy: float | None = None
+    all_pairs: bool = False
+    center: bool = False
+    tolerance: float | None = None
+    keep_operator: bool = False
+    operator_only: bool = False
+
+    @property
+    def choice(self) -> dict[str, int | float | bool] | None:
+        """How many components, in the form that the file records."""
+        if self.all_pairs:
+            return {"all": True}
+        if self.energy is not None:
+            return {"energy": self.energy}
+        return None if self.components is None else {"components": self.components}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is going to be done. `streamed` means that the operator is multiplied but never formed."""
+
+    method: str
+    solver: str
+    streamed: bool
+    components: int | None  # None: all, or as many as hold `energy`
+    energy: float | None
+    keep_operator: bool
+    memory: int
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class ProblemSize:
+    """What a plan depends on besides the wish."""
+
+    frames: int
+    frame_shape: tuple[int, ...]
+    itemsize: int
+    memory: int
+    given: bool = False  # an operator is there already: it is added to, or solved
+
+    @property
+    def size(self) -> int:
+        """L."""
+        return prod(self.frame_shape)
+
+
+def plan(wish: FitOptions, counts: ProblemSize) -> Plan:
+    """The algorithm, the solver and the costs; an error where the wish cannot be had."""
+    method, reason = _method(wish, counts)
+    if method == "rank1":
+        return _rank1(wish, counts, reason)
+    components, energy = _choice(wish, counts, method)
+    if method == "subspace":
+        return _subspace(wish, counts, components, energy, reason)
+    return _operator(wish, counts, components, energy, reason)
+
+
+def _method(wish: FitOptions, counts: ProblemSize) -> tuple[str, str]:
+    n, size = counts.frames, counts.size
+    if wish.method != "auto":
+        if wish.method == "subspace" and n >= size:
+            raise UsageError(
+                f"subspace needs fewer frames than values in a frame, and there are {n} frames of {size}; "
+                "use --method operator"
+            )
+        return wish.method, "as asked for"
+    if wish.choice is None:
+        return "rank1", "a complete basis of a few kilobytes (give --components or --energy for a dense one)"
+    if wish.all_pairs:
+        if _dense_memory(size, counts.itemsize, size, all_pairs=True) <= counts.memory:
+            return "operator", f"all {size} eigentensors fit the memory"
+        return "rank1", f"all {size} eigentensors do not fit the memory; rank-1 tensors are complete as well"
+    needs_operator = wish.operator_only or wish.keep_operator or counts.given
+    if not needs_operator and wish.solver != "fast" and n < size and n <= AFFORDABLE:
+        return (
+            "subspace",
+            f"{n} frames are fewer than the {size} values of one: an N x N operator is smallest",
+        )
+    return "operator", f"the best basis for {n} frames of {size} values"
+
+
+def _choice(wish: FitOptions, counts: ProblemSize, method: str) -> tuple[int | None, float | None]:
+    if wish.choice is not None or method == "subspace" or counts.size <= COMPLETE:
+        return wish.components, wish.energy
+    return DEFAULT_COMPONENTS, None
+
+
+def _rank1(wish: FitOptions, counts: ProblemSize, reason: str) -> Plan:
+    if wish.solver == "fast":
+        reason += "; its small operators are always solved exactly"
+    flops = 2.0 * counts.frames * counts.size * sum(counts.frame_shape)
+    memory = OVERHEAD + 40 * counts.size
+    components = None if wish.all_pairs else wish.components
+    return Plan("rank1", "exact", False, components, wish.energy, True, memory, _time(flops, 8), reason)
+
+
+def _operator(
+    wish: FitOptions, counts: ProblemSize, components: int | None, energy: float | None, reason: str
+) -> Plan:
+    n, size = counts.frames, counts.size
+    every = components is None and energy is None
+    m = min(size, n) if every else min(components or max(256, size // 8), size)
+    keep = wish.keep_operator or wish.operator_only or size <= KEPT
+    dense = _dense_memory(size, counts.itemsize, m, all_pairs=every, keep=keep)
+    stream = _stream_memory(size, m)
+    must = every or wish.keep_operator or wish.operator_only or counts.given
+    if must and dense > counts.memory:
+        raise UsageError(
+            f"the operator of frames of {size} values needs {dense / 2**30:.1f}G of memory and --memory is "
+            f"{counts.memory / 2**30:.1f}G: raise it, or use --method rank1 or smaller frames"
+        )
+    if must and wish.solver == "fast":
+        raise UsageError("--solver fast never forms the operator: leave out --all, --keep-operator, --update")
+    solver, streamed = wish.solver, False
+    if not must and (dense > counts.memory or solver == "fast"):
+        streamed = True
+        if dense > counts.memory:
+            reason += f"; its {size} x {size} operator does not fit the memory, so its products are streamed"
+    if solver == "auto":
+        solver = "exact" if must or (not streamed and size <= AFFORDABLE) else "fast"
+        streamed = streamed or solver == "fast"
+    if streamed:
+        passes = 3 if solver == "fast" else 12
+        flops = 4.0 * n * size * m * passes / 2
+        return Plan("operator", solver, True, components, energy, False, stream, _time(flops, 4), reason)
+    solve = 9.0 * size**3 if every or size <= SMALL else 2.0 * size**2 * (12 * m)
+    seconds = _time(float(n) * size**2, 4) + _time(solve, 8)
+    return Plan("operator", "exact", False, components, energy, keep, dense, seconds, reason)
+
+
+def _subspace(
+    wish: FitOptions, counts: ProblemSize, components: int | None, energy: float | None, reason: str
+) -> Plan:
+    n, size = counts.frames, counts.size
+    if wish.operator_only or wish.keep_operator or counts.given:
+        raise UsageError(
+            "the N x N operator of subspace needs the pixels of both frames for each entry, so it can be "
+            "neither kept nor merged: use --method operator or rank1"
+        )
+    m = min(components or n, n)
+    memory = OVERHEAD + 40 * n**2 + 24 * size * m + 8 * size * min(512, 2 * m)
+    if memory > counts.memory:
+        raise UsageError(
+            f"subspace with {n} frames needs {memory / 2**30:.1f}G of memory and --memory is "
+            f"{counts.memory / 2**30:.1f}G: raise it, or use --method operator"
+        )
+    flops = float(n) ** 2 * size + 9.0 * n**3 + 4.0 * n * size * m
+    return Plan("subspace", "exact", False, components, energy, False, memory, _time(flops, 6), reason)
+
+
+def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bool = False) -> int:
+    """A in int64 with the rows gathered for it, or, turned into floats, with what the solver holds."""
+    gathered = (8 if itemsize == 1 else 14) * max(1 << 25, 512 * size) + 12 * 1024 * size
+    block = guarded(m, size)
+    if all_pairs or size <= SMALL or 4 * m > size:
+        solve = 8 * 4 * size**2
+    else:
+        solve = 8 * size * 12 * block
+    return OVERHEAD + 8 * size**2 * (2 if keep else 1) + max(gathered, solve)
+
+
+def _stream_memory(size: int, m: int) -> int:
+    """Q, A Q and a product under way, with the matrices of the start."""
+    block = guarded(m, size)
+    return OVERHEAD + 8 * size * 7 * block + 8 * 3 * (4 * block) ** 2 + 8 * (1 << 24)
+
+
+def _time(flops: float, itemsize: int) -> float:
+    """Seconds at the speed of an ordinary core: 40 single or 20 double Gflop/s."""
+    return flops / ((os.cpu_count() or 1) * 160e9 / itemsize)
+
+
+STAGED_SHARE = 4  # frames may take this part of the memory before they go to disk,
+STAGED_MOST = 1 << 24  # and never more than this: passes over a file are as fast
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """Everything that `tpca fit-basis` was asked to do."""
+
+    sources: Sequence[str]
+    output: Path
+    wish: FitOptions
+    size: tuple[int, int] | None = None
+    tile: int | None = None
+    memory: int = 2 << 30
+    workers: int = 1
+    max_pixels: int = 100_000_000
+    on_error: OnError = "skip"
+    on_duplicate: str = "refuse"
+    cache: Path | None = None
+    update: Path | None = None
+    force: bool = False
+    cluster: Cluster | None = None
+
+
+def inherited(wish: FitOptions, base: StoredBasis) -> FitOptions:
+    """The wish with what the file says where the command line is silent."""
+    origin = base.origin
+    if wish.method not in ("auto", origin.method):
+        raise UsageError(f"the basis to update has method {origin.method}, not {wish.method}")
+    wish = replace(wish, method=origin.method, center=origin.center or wish.center)
+    choice = origin.choice or {}
+    if wish.choice is None:
+        wish = replace(
+            wish,
+            components=choice.get("components"),
+            energy=choice.get("energy"),
+            all_pairs=bool(choice.get("all")),
+        )
+    return wish if origin.method == "rank1" else replace(wish, keep_operator=True)
+
+
+def check_scan(found: Scan, request: FitRequest) -> None:
+    check_scanned(found, request.on_error)
+    if not found.refs:
+        where = ", ".join(printable(source) for source in request.sources)
+        error = TpcaError(f"no image in {where} ({len(found.skipped)} skipped, {len(found.ignored)} ignored)")
+        error.skipped = _named(found.skipped)
+        raise error
+
+
+def _named(skipped: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
+    return tuple((printable(item.path), item.reason) for item in skipped)
+
+
+def held_bytes(pixels: int, request: FitRequest) -> int:
+    """What frames take of the memory; on a cluster as much, so that the plan is that of one machine."""
+    return pixels if request.cache is None and pixels <= staged_most(request.memory) else 0
+
+
+def staged_most(memory: int) -> int:
+    """Bytes of frames that are held in memory rather than in a file."""
+    return min(memory // STAGED_SHARE, STAGED_MOST)

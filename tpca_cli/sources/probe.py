@@ -1,0 +1,228 @@
+"""What is there to encode: the images of the sources, read as far as their headers, sorted into groups.
+
+A group is a set of images that share a basis: same sample type, same number of channels. A few gray images
+beside many in color join them, because a basis and tables of their own would cost more than they save; they
+come back as gray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tpca_cli import images
+from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
+from tpca_cli.framing import Framing
+from tpca_cli.images import Header, Stamp, probe
+from tpca_cli.interfaces import Progress
+from tpca_cli.names import name_problem, restored_names
+from tpca_cli.parallel import ordered_map
+from tpca_cli.sources.read_plan import Reading, check_scanned, skip_or_fail
+from tpca_cli.sources.scan import ImageRef, Skipped, scan
+from tpca_cli.sources.transfer import Refusal
+
+FEW_GRAY = 64  # so many gray images, or a tenth of the color images, join the color group
+
+
+@dataclass(frozen=True)
+class Member:
+    """An image that passed its header: where it is and what it will be."""
+
+    ref: ImageRef
+    height: int
+    width: int
+    mode: str
+    resized: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the images of a group have in common."""
+
+    dtype: str
+    channels: int
+
+    @property
+    def peak(self) -> int:
+        return 65535 if self.dtype == "u2" else 255
+
+    def __str__(self) -> str:
+        names = {1: "gray", 2: "gray and alpha", 3: "color", 4: "color and alpha"}
+        return f"{'16' if self.dtype == 'u2' else '8'}-bit {names[self.channels]}"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The usable images by group, in name order, and what was left out."""
+
+    groups: dict[Kind, tuple[Member, ...]]
+    skipped: tuple[Skipped, ...]
+    ignored: int
+
+    @property
+    def count(self) -> int:
+        return sum(len(members) for members in self.groups.values())
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(raw_bytes(member) for members in self.groups.values() for member in members)
+
+    @property
+    def source_bytes(self) -> int:
+        return sum(member.ref.size for members in self.groups.values() for member in members)
+
+
+def raw_bytes(member: Member) -> int:
+    sample = 2 if member.mode == "I;16" else 1
+    return member.height * member.width * images.CHANNELS[member.mode] * sample
+
+
+def probe_members(
+    refs: Sequence[ImageRef], reading: Reading, progress: Progress | None = None
+) -> tuple[list[Member], list[Skipped]]:
+    """The headers of all files, in order; what cannot be used is skipped or, on request, fatal."""
+    found = ordered_map(lambda ref: probe_member(ref, reading), refs, reading.workers)
+    return sort_probed(found, len(refs), progress)
+
+
+def sort_probed(
+    found: Iterable[Member | Skipped], total: int, progress: Progress | None = None
+) -> tuple[list[Member], list[Skipped]]:
+    """What can be used and what cannot, from one answer per file."""
+    members: list[Member] = []
+    skipped: list[Skipped] = []
+    for done, item in enumerate(found, 1):
+        if isinstance(item, Member):
+            members.append(item)
+        else:
+            skipped.append(item)
+        if progress and (done % 64 == 0 or done == total):
+            progress("reading headers", done, total)
+    return members, skipped
+
+
+Probe: TypeAlias = Callable[
+    [Sequence[ImageRef], Reading, Progress | None], tuple[list[Member], list[Skipped]]
+]
+
+
+def survey(
+    sources: Sequence[str], reading: Reading, progress: Progress | None = None, probe: Probe = probe_members
+) -> Survey:
+    """Scan the sources and read every header."""
+    found = scan(sources)
+    check_scanned(found, reading.on_error)
+    members, skipped = probe(found.refs, reading, progress)
+    return Survey(grouped(members), found.skipped + tuple(skipped), len(found.ignored))
+
+
+def probe_member(ref: ImageRef, reading: Reading) -> Member | Skipped:
+    """What the header of a file says it will be."""
+    try:
+        header = images.probe(ref.path, reading.max_pixels)
+    except (ImageRefused, StorageError) as error:
+        return skip_or_fail(ref.path, error, reading.on_error)
+    height, width = reading.size or (header.height, header.width)
+    return Member(ref, height, width, header.mode, (height, width) != (header.height, header.width))
+
+
+def probe_shard_members(refs: Sequence[ImageRef], reading: Reading) -> list[Member | Skipped]:
+    """The headers of some files: what a worker is asked for."""
+    return [probe_member(ref, reading) for ref in refs]
+
+
+def fitting(members: Sequence[Member], kind: Kind, framing: Framing) -> tuple[list[Member], list[Skipped]]:
+    """Those images that a given basis can hold without losing anything, and why the others cannot."""
+    kept: list[Member] = []
+    skipped: list[Skipped] = []
+    for member in members:
+        reason = _member_misfit(member, kind, framing)
+        if reason is None:
+            kept.append(member)
+        else:
+            skipped.append(Skipped(member.ref.path, reason))
+    return kept, skipped
+
+
+def _member_misfit(member: Member, kind: Kind, framing: Framing) -> str | None:
+    dtype = "u2" if member.mode == "I;16" else "u1"
+    channels = images.CHANNELS[member.mode]
+    if dtype != kind.dtype:
+        return f"{member.mode} image does not fit a basis of {kind} images"
+    if channels != kind.channels and not (channels == 1 and kind.channels in (3, 4)):
+        return f"{member.mode} image does not fit a basis of {kind} images without loss"
+    if framing.kind == "whole" and (member.height, member.width) != (framing.height, framing.width):
+        return (
+            f"size {member.height}x{member.width} does not fit a basis of {framing.height}x{framing.width} "
+            f"frames; --size {framing.height}x{framing.width} would resize it"
+        )
+    return None
+
+
+def grouped(members: Sequence[Member]) -> dict[Kind, tuple[Member, ...]]:
+    """The images by kind, a few gray ones among those in color."""
+    groups: dict[Kind, list[Member]] = {}
+    for member in members:
+        kind = Kind("u2" if member.mode == "I;16" else "u1", images.CHANNELS[member.mode])
+        groups.setdefault(kind, []).append(member)
+    gray, color = groups.get(Kind("u1", 1), []), groups.get(Kind("u1", 3), [])
+    if gray and color and len(gray) <= max(min(FEW_GRAY, len(color)), len(color) // 10):
+        groups[Kind("u1", 3)] = sorted(gray + color, key=lambda member: member.ref.name)
+        del groups[Kind("u1", 1)]
+    return {kind: tuple(groups[kind]) for kind in sorted(groups, key=lambda k: (k.dtype, k.channels))}
+
+
+def restorable(found: Survey) -> Survey:
+    """Without the images whose restored file name would be too long: they must not be archived unnoticed."""
+    members = [member for group in found.groups.values() for member in group]
+    names = restored_names([member.ref.name for member in members], b".png")
+    bad = {
+        member.ref.name: Skipped(member.ref.path, f"cannot be restored: {problem}")
+        for member, name in zip(members, names, strict=True)
+        if (problem := name_problem(name))
+    }
+    if not bad:
+        return found
+    groups = {
+        kind: tuple(member for member in group if member.ref.name not in bad)
+        for kind, group in found.groups.items()
+    }
+    kept = {kind: group for kind, group in groups.items() if group}
+    return Survey(kept, (*found.skipped, *bad.values()), found.ignored)
+
+
+def require_images(found: Survey, sources: Sequence[str]) -> None:
+    """Nothing to work on is an error that says what was seen."""
+    if not found.count:
+        raise nothing_usable(sources, found.skipped, found.ignored)
+
+
+def nothing_usable(sources: Sequence[str], skipped: Sequence[Skipped], ignored: int) -> TpcaError:
+    """The error for sources of which no image is left, with the reason for each."""
+    where = ", ".join(printable(source) for source in sources)
+    error = TpcaError(f"no usable image in {where} ({len(skipped)} skipped, {ignored} ignored)")
+    error.skipped = tuple((printable(item.path), item.reason) for item in skipped)
+    return error
+
+
+_PROBES = 64
+
+
+def probe_headers(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> Iterator[Header | Refusal]:
+    """The header of every file, in order."""
+
+    def probe_some(start: int) -> list[Header | Refusal]:
+        return [probe_one(index) for index in range(start, min(start + _PROBES, len(refs)))]
+
+    def probe_one(index: int) -> Header | Refusal:
+        ref = refs[index]
+        try:
+            return probe(ref.path, max_pixels, stamp=Stamp(ref.size, ref.mtime_ns))
+        except (ImageRefused, StorageError) as error:
+            return Refusal(index, error)
+
+    same: dict[Header, Header] = {}  # many images, few kinds: one object for each kind
+    for results in ordered_map(probe_some, range(0, len(refs), _PROBES), workers):
+        for result in results:
+            yield result if isinstance(result, Refusal) else same.setdefault(result, result)

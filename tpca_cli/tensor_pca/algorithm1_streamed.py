@@ -1,0 +1,191 @@
+"""Algorithm 1 without its operator: A is never formed, only multiplied, a pass over the frames each time.
+
+For frames whose L x L operator fits no memory, or is not worth its time. The start comes from Algorithm
+2: rank-1 coordinates learned from a sample, the strongest of them, and D'D in these, V. One more pass gives
+A V, whose span holds far better components, and another one them and their measured residuals; a `tolerance`
+buys as many passes as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.interfaces import Frames, Progress
+from tpca_cli.tensor_pca.algorithm1 import guarded
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.basis import Array, OperatorBasis, Rank1Basis, enough
+from tpca_cli.tensor_pca.eigen import Eigenpairs
+from tpca_cli.tensor_pca.exact import Integers
+from tpca_cli.tensor_pca.fold import add, join
+from tpca_cli.tensor_pca.krylov import refine, solve_top
+
+SAMPLE = 1024  # frames that the coordinates are learned from
+COORDINATES = 4  # rank-1 coordinates per wanted component that the start is computed in
+SINGLE = 1e-5  # residuals below this need float64 products
+
+
+def solve_stream(
+    frames: Frames,
+    components: int | None,
+    *,
+    energy: float | None = None,
+    center: bool = False,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> OperatorBasis:
+    """The strongest `components`, or as many as hold a share `energy`, of A = X X' by passes over X."""
+    passes = _Passes(frames, progress)
+    rank1 = passes.coordinates(center)
+    rank = max(1, min(prod(frames.frame_shape), frames.count - int(center)))
+    precision = np.dtype(np.float64 if (tolerance or 1.0) < SINGLE else np.float32)
+    count = min(rank, 64 if components is None else components)
+    while True:
+        moments, start = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
+        mean = moments.mean() if center else None
+        total = moments.total(center=center)
+        pairs = _solve(passes.product(mean, precision), start, count, tolerance)
+        held = float(pairs.values.sum())
+        if energy is None or held >= energy * total or count == rank:
+            break
+        count = min(rank, 2 * count)
+    if energy is not None:
+        pairs = pairs.first(enough(pairs.values, energy * total))
+    # Rounding of the products grows like the square root of the number of terms, not like the number.
+    noise = np.finfo(precision).eps / np.sqrt(len(pairs.vectors))
+    pairs = pairs.first(max(1, pairs.rank(float(noise))))
+    return OperatorBasis(frames.frame_shape, pairs.vectors, pairs.values, total, mean, pairs.residuals)
+
+
+def _solve(
+    multiply: Callable[[Array], Array], start: Array, count: int, tolerance: float | None
+) -> Eigenpairs:
+    if tolerance is None:
+        return refine(multiply, start, count)
+    # Q with A Q is the largest thing in memory here: little room, if at the price of a few more passes.
+    return solve_top(multiply, start, count, tolerance=tolerance, room=3)
+
+
+class _Passes:
+    """Passes over the frames on the schedule of `fold`, so that the bits depend on the frames alone."""
+
+    def __init__(self, frames: Frames, progress: Progress | None) -> None:
+        self._frames = frames
+        self._progress = progress
+        self._count = 0
+
+    def coordinates(self, center: bool) -> Rank1Basis:
+        """All rank-1 tensors of evenly spaced frames, in the order of their energy in these."""
+        stride = max(1, self._frames.count // SAMPLE)
+        sample = self._frames.fold(picked, join, stride)
+        learned = ModeOperators(self._frames.frame_shape)
+        learned.add(sample)
+        rank1 = solve_modes(learned, center=center)
+        return rank1.measured_by((rank1.project(sample, np.float32) ** 2).sum(axis=0, dtype=np.float64))
+
+    def start(self, rank1: Rank1Basis, block: int) -> tuple[Moments, Array]:
+        """The moments of the frames, and eigentensors within the strongest coordinates, (L, block)."""
+        coordinates = rank1.truncate(COORDINATES * block)
+        moments, squares = self.squares(coordinates)
+        narrow = squares.astype(np.float32)  # half the time, and enough to start from
+        return moments, coordinates.rotated(narrow, block).columns()
+
+    def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
+        """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""
+        n, sums, energy, squares = self._frames.fold(
+            squared, add, coordinates, stage="coordinates", progress=self._progress
+        )
+        squares = np.require(squares, np.float64, ["C", "A", "W"])
+        moments = Moments.of(n, sums, energy)
+        if coordinates.mean is not None:
+            # The coordinates subtract the mean of the sample: take the rest of the mean away as well.
+            rest = coordinates.project(moments.mean()[None])[0]
+            squares = squares - moments.n * np.outer(rest, rest)
+        return moments, squares
+
+    def product(self, mean: Array | None, dtype: npt.DTypeLike) -> Callable[[Array], Array]:
+        """V -> A V = X (X'V), one pass each."""
+        center = None if mean is None else mean.reshape(-1).astype(dtype)
+
+        def multiply(v: Array) -> Array:
+            self._count += 1
+            stage = f"product {self._count}"
+            narrow = v.astype(dtype)  # (L, m)
+            (w,) = self._frames.fold(multiplied, add, narrow, center, stage=stage, progress=self._progress)
+            # One layout, whoever computed it and however it came here: products of it round alike then.
+            return np.require(w, np.float64, ["C", "A", "W"])
+
+        return multiply
+
+
+def picked(at: int, run: npt.NDArray[np.unsignedinteger], stride: int) -> npt.NDArray[np.unsignedinteger]:
+    """Every frame of a run whose number is a multiple of `stride`."""
+    chosen: npt.NDArray[np.unsignedinteger] = run[-at % stride :: stride].copy()
+    return chosen
+
+
+def squared(at: int, run: npt.NDArray[np.unsignedinteger], coordinates: Rank1Basis) -> tuple[Any, ...]:
+    """Count, sum and energy of a run, and D'D of its coefficients."""
+    moments = Moments(run.shape[1:])
+    moments.add(run)
+    d = coordinates.project(run, np.float32)  # (b, R)
+    return moments.n, moments.sums, moments.energy, d.T @ d
+
+
+def multiplied(
+    at: int, run: npt.NDArray[np.unsignedinteger], v: npt.NDArray[Any], center: npt.NDArray[Any] | None
+) -> tuple[Any, ...]:
+    """X (X'V) over a run, in the precision of V."""
+    x = run.reshape(len(run), len(v)).astype(v.dtype)  # (b, L)
+    if center is not None:
+        x -= center
+    return (x.T @ (x @ v),)  # (L, m)
+
+
+_ROWS = 1024  # shifted bytes: column energies stay within 2^24, exact in float32
+
+
+class Moments:
+    """n, S_i = X_in and the energy X_in X_in, exact for integer frames."""
+
+    def __init__(self, frame_shape: tuple[int, ...]) -> None:
+        self.n = 0
+        self.sums: Integers = np.zeros(frame_shape, np.int64)
+        self.energy = 0
+
+    @classmethod
+    def of(cls, n: int, sums: Integers, energy: int) -> Moments:
+        """Moments that were counted elsewhere."""
+        moments = cls(sums.shape)
+        moments.n, moments.sums, moments.energy = n, sums, energy
+        return moments
+
+    def add(self, frames: npt.NDArray[np.unsignedinteger]) -> None:
+        """Count a block of frames, (b, I_1, .., I_d)."""
+        shift = 1 << (8 * frames.dtype.itemsize - 1)
+        exact = np.float32 if frames.dtype.itemsize == 1 else np.float64
+        for start in range(0, len(frames), _ROWS):
+            part = frames[start : start + _ROWS]
+            rows = part.reshape(len(part), self.sums.size)
+            y = np.subtract(rows, shift, dtype=exact)  # (b, L)
+            sums = (np.ones(len(y), exact) @ y).astype(np.int64)
+            energy = int(np.einsum("bi,bi->i", y, y).astype(np.int64).sum())
+            # x = y + s, so x^2 = y^2 + 2 s y + s^2
+            self.energy += energy + 2 * shift * int(sums.sum()) + shift**2 * y.size
+            self.sums += (sums + shift * len(y)).reshape(self.sums.shape)
+            self.n += len(y)
+
+    def mean(self) -> npt.NDArray[np.float64]:
+        """The mean frame."""
+        return self.sums / max(1, self.n)
+
+    def total(self, *, center: bool) -> float:
+        """The energy of the frames, or of the frames minus their mean."""
+        if not center or self.n == 0:
+            return float(self.energy)
+        flat = self.sums.reshape(-1).astype(object)  # Python integers: n X^2 - S^2 must not round
+        return max(0.0, float(self.n * self.energy - int(flat @ flat)) / self.n)

@@ -1,0 +1,128 @@
+"""From an operator, or frames, to a basis: the part that fitting, updating and merging share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tpca_cli.errors import UsageError
+from tpca_cli.interfaces import Frames, Progress
+from tpca_cli.tensor_pca.algorithm1 import TOLERANCE, TensorOperator, solve_operator
+from tpca_cli.tensor_pca.algorithm1_streamed import solve_stream
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.algorithm3 import GramOperator, content_order, solve_subspace
+from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.fold import add
+
+Operator: TypeAlias = ModeOperators | TensorOperator
+
+BLOCK_VALUES = 1 << 24  # pixels handed to an operator at a time
+
+
+@contextmanager
+def fixed_threads() -> Iterator[None]:
+    """The same number of BLAS threads whatever the environment says: rounding depends on it."""
+    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be limited
+
+    with threadpool_limits(limits=os.cpu_count() or 1, user_api="blas"):
+        yield
+
+
+def add_blocks(operator: Operator, frames: Frames, progress: Progress | None = None) -> None:
+    """Add all frames to an operator, here; `Frames.add_to` is this or the same elsewhere."""
+    rows = max(1, min(8192, BLOCK_VALUES // prod(frames.frame_shape)))
+    done = 0
+    for block in frames.blocks(rows):
+        operator.add(block)
+        done += len(block)
+        if progress is not None:
+            progress("operator", done, frames.count)
+
+
+def solve_given(
+    operator: Operator,
+    components: int | None = None,
+    *,
+    energy: float | None = None,
+    center: bool = False,
+    tolerance: float | None = None,
+    consume: bool = False,
+) -> TensorBasis:
+    """The basis of an operator that has been accumulated, with no pixels at hand."""
+    if isinstance(operator, ModeOperators):
+        if energy is not None:
+            raise UsageError(
+                "a share of energy is measured on pixels, and a rank-1 operator no longer has them: "
+                "use --components, or leave it to `tpca encode`"
+            )
+        return solve_modes(operator, components, center=center)
+    return solve_operator(
+        operator,
+        components,
+        energy=energy,
+        center=center,
+        tolerance=tolerance or TOLERANCE,
+        consume=consume,
+    )
+
+
+def solve_frames(
+    frames: Frames,
+    method: str,
+    components: int | None = None,
+    *,
+    energy: float | None = None,
+    center: bool = False,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> TensorBasis:
+    """The basis of frames for which no operator is kept: of the space that they span, or streamed."""
+    if method == "subspace":
+        size = prod(frames.frame_shape) * np.dtype(frames.dtype).itemsize
+        gram = GramOperator.of(frames, max(1, (1 << 28) // size))
+        return solve_subspace(
+            frames, gram, components, energy=energy, center=center, order=content_order(frames)
+        )
+    return solve_stream(
+        frames, components, energy=energy, center=center, tolerance=tolerance, progress=progress
+    )
+
+
+def new_operator(method: str, frame_shape: tuple[int, ...], dtype: Any) -> Operator:
+    """An empty operator of the kind that a method adds up."""
+    return ModeOperators(frame_shape) if method == "rank1" else TensorOperator(frame_shape, dtype)
+
+
+NARROW = 2**31 // 255**2  # frames of bytes whose products add up to less than 2^31: half the bytes to move
+
+
+def state_of(operator: Operator) -> tuple[Any, ...]:
+    """What adds up, entry by entry."""
+    if isinstance(operator, ModeOperators):
+        return operator.n, operator.sums, *operator.matrices
+    dtype = np.int32 if operator.dtype.itemsize == 1 and operator.n < NARROW else np.int64
+    return operator.n, operator.sums, operator.packed(dtype=dtype)
+
+
+def add_states(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Two states as one; what might no longer fit into 32 bits gets 64."""
+    if one and one[0] + other[0] >= NARROW:
+        one = tuple(value.astype(np.int64) if isinstance(value, np.ndarray) else value for value in one)
+    return add(one, other)
+
+
+def add_state(operator: Operator, state: tuple[Any, ...]) -> None:
+    """Add what `state_of` gave to an operator of the same kind."""
+    n, sums, *rest = state
+    if isinstance(operator, TensorOperator):
+        operator.count(n, sums)
+        operator.add_packed(rest[0])
+        return
+    arrays = {f"modes/{k}": matrix for k, matrix in enumerate(rest)}
+    operator.merge(ModeOperators.from_arrays({"n": np.array([n]), "sums": sums, **arrays}))
