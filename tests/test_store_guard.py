@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -151,6 +152,12 @@ def test_damaged_small_data_refuse_the_file(path: Path) -> None:
     path.write_bytes(content[:title] + b"T" + content[title + 1 :])
     with pytest.raises(FileRefused), store.open_checked(path, SCHEMA):
         pass
+
+
+def test_plain_h5py_reads_the_chunks_and_their_checksums(path: Path) -> None:
+    with h5py.File(path) as file:
+        assert file["bulk"].fletcher32
+        assert np.array_equal(file["bulk"][:], ROWS)
 
 
 def test_raw_rows_are_the_rows(path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from tpca_cli.store.files import AnyPath
-from tpca_cli.store.fletcher import fletcher32
 from tpca_cli.store.guard import element
 from tpca_cli.store.hdf5 import close_all, guarded, h5d, h5g, h5p, h5s, h5t
 from tpca_cli.store.layout import creation
@@ -26,8 +24,6 @@ class Dataset:
         self._sink = sink
         self._target = target
         self._id: Any = None
-        self._chunk: tuple[int, ...] | None = None
-        self._bytes = np.empty(0, np.uint8)
 
     def create(
         self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, *, grow: bool
@@ -47,8 +43,6 @@ class Dataset:
         self._make_groups(path)
         layout = creation(kind, chunk, level)
         self._id = h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout)
-        # whole chunks that are not compressed need no way through HDF5's filters and its cache
-        self._chunk = chunk if grow and not level and chunk == layout.get_chunk() else None
 
     def _make_groups(self, path: str) -> None:
         # not left to HDF5, which may note the time of day in groups that it makes by itself
@@ -73,22 +67,9 @@ class Dataset:
             return
         if grow:
             self._id.set_extent((start + len(rows), *rows.shape[1:]))
-        if self._chunk is not None:
-            self._write_chunk(rows, start, self._chunk)
-            return
         space = self._id.get_space()
         space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
         self._id.write(h5s.create_simple(rows.shape), space, rows)
-
-    def _write_chunk(self, rows: Array, start: int, chunk: tuple[int, ...]) -> None:
-        size = rows.itemsize * math.prod(chunk)
-        if len(self._bytes) != size + 4:
-            self._bytes = np.empty(size + 4, np.uint8)
-        self._bytes[: rows.nbytes] = rows.reshape(-1).view(np.uint8)
-        self._bytes[rows.nbytes :] = 0  # rows that are still missing
-        total = fletcher32(self._bytes[:size])
-        self._bytes[size:] = np.frombuffer(total.to_bytes(4, "little"), np.uint8)
-        self._id.write_direct_chunk((start, *(0 for _ in chunk[1:])), self._bytes.data)
 
     def close(self) -> None:
         """Done with it."""
