@@ -22,7 +22,6 @@ from tpca_cli.errors import FileRefused, StorageError
 from tpca_cli.store import Field, Schema
 from tpca_cli.store.signals import Shield
 from tpca_cli.store.sink import Sink
-from tpca_cli.store.writeback import begin_writing
 
 SCHEMA = Schema("tpca-guard", 1, {"small": Field("i4", (None,)), "bulk": Field("u1", (None, 8), bulk=True)})
 ROWS = np.random.default_rng(5).integers(0, 256, (1000, 8), dtype="u1")
@@ -68,32 +67,6 @@ def test_a_sink_reads_back_what_was_written_whether_or_not_it_failed(
         else:
             sink.check()
     os.close(fd)
-
-
-def test_a_hint_to_begin_writing_never_fails(tmp_path: Path) -> None:
-    ours, theirs = os.pipe()
-    closed = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
-    os.close(closed)
-    for fd, start, count in ((ours, 0, 10), (closed, 0, 10), (-1, 0, 0), (theirs, 1 << 62, 1 << 62)):
-        begin_writing(fd, start, count)
-    os.close(ours)
-    os.close(theirs)
-
-
-@pytest.mark.parametrize("durable", [True, False])
-def test_only_what_will_be_durable_is_written_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
-) -> None:
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr("tpca_cli.store.sink.begin_writing", lambda fd, *part: asked.append(part))
-    fd = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
-    sink = Sink(fd, durable=durable)
-    for _ in range(20):
-        sink.write(bytes(300_000))
-    os.close(fd)
-    ends = [start + count for start, count in asked]
-    assert [start for start, _ in asked] == [0, *ends[:-1]] if durable else not asked
-    assert not durable or 6_000_000 - ends[-1] < 1 << 20
 
 
 @pytest.fixture

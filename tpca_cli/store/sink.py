@@ -11,10 +11,6 @@ import io
 import os
 from typing import Any
 
-from tpca_cli.store.writeback import begin_writing
-
-_AHEAD = 1 << 20  # bytes that wait before the disk is given them
-
 
 class Latched:
     """A position and a remembered failure over one file descriptor; reading."""
@@ -76,12 +72,7 @@ class Latched:
 
 
 class Sink(Latched):
-    """A latched file for writing; if it is to be `durable`, the disk begins before the end."""
-
-    def __init__(self, fd: int, *, durable: bool = True) -> None:
-        super().__init__(fd)
-        self._durable = durable
-        self._begun = self._end
+    """A latched file for writing."""
 
     def write(self, data: Any) -> int:
         """Write at the position, or swallow if anything failed before."""
@@ -97,9 +88,6 @@ class Sink(Latched):
             self._swallowed.append((self._at, bytes(view)))
         self._at += len(view)
         self._end = max(self._end, self._at)
-        if self._durable and self.failure is None and self._end - self._begun >= _AHEAD:
-            begin_writing(self._fd, self._begun, self._end - self._begun)
-            self._begun = self._end
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:

@@ -71,7 +71,7 @@ class Writer:
         self._file: Any = None
         self._temporary = Temporary(Place.at(self.target), self._force)
         try:
-            self._sink = Sink(self._temporary.fd, durable=not self._private)
+            self._sink = Sink(self._temporary.fd)
             with guarded(self._sink, self.target, "write"):
                 self._file = open_file(self._sink, write=True)
         except BaseException:
