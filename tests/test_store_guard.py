@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tpca_cli import store
 from tpca_cli.errors import FileRefused, StorageError
 from tpca_cli.store import Field, Schema
+from tpca_cli.store.hdf5 import Sink
 from tpca_cli.store.signals import Shield
-from tpca_cli.store.sink import Sink
 
 SCHEMA = Schema("tpca-guard", 1, {"small": Field("i4", (None,)), "bulk": Field("u1", (None, 8), bulk=True)})
 ROWS = np.random.default_rng(5).integers(0, 256, (1000, 8), dtype="u1")

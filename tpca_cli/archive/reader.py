@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.columns import split_arrays
 from tpca_cli.archive.facts import facts
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, printable
+from tpca_cli.store.columns import split_arrays
 
 if TYPE_CHECKING:
     from tpca_cli.coder import Coder

@@ -19,7 +19,7 @@ from tpca_cli.archive import FORMAT, Archive
 from tpca_cli.errors import FileRefused, StorageError, printable
 from tpca_cli.parallel import ordered_map
 from tpca_cli.pipeline.survey import Progress
-from tpca_cli.store.peek import format_of
+from tpca_cli.store import format_of
 
 SPAN_BYTES = 2**22  # blocks are read together up to this many bytes
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.archive import MODES, Archive, image_psnr
-from tpca_cli.archive.columns import split_arrays
 from tpca_cli.errors import printable
 from tpca_cli.fixed import SCALE
 from tpca_cli.report.model import ALGORITHMS, Facts, Section, counted, human, samples_text
+from tpca_cli.store.columns import split_arrays
 
 Floats = npt.NDArray[np.float64]
 

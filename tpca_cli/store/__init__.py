@@ -11,15 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tpca_cli.store.digest import digest_of
-from tpca_cli.store.files import check_output, remove_stale, stale_temporaries, write_file
-from tpca_cli.store.lock import lock
+from tpca_cli.store.files import check_output, lock, remove_stale, stale_temporaries, write_file
 from tpca_cli.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from tpca_cli.store.peek import Identity, format_of, identity
-    from tpca_cli.store.read import Reader, open_checked
-    from tpca_cli.store.stream import Stream
-    from tpca_cli.store.write import Writer, create
+    from tpca_cli.store.read import Identity, Reader, format_of, identity, open_checked
+    from tpca_cli.store.write import Stream, Writer, create
 
 __all__ = [
     "Field",
@@ -41,12 +38,12 @@ __all__ = [
 ]
 
 _LATE = {
-    "Identity": "peek",
+    "Identity": "read",
     "Reader": "read",
-    "format_of": "peek",
-    "identity": "peek",
+    "format_of": "read",
+    "identity": "read",
     "open_checked": "read",
-    "Stream": "stream",
+    "Stream": "write",
     "Writer": "write",
     "create": "write",
 }

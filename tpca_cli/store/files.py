@@ -2,6 +2,9 @@
 
 A target is a name in an open folder, so the folder that was checked is the folder that is written to. New
 content goes to `.<name>.<random>.tmp` beside the target and takes its name in one step.
+
+One writer at a time: a lock on `<target>.lock` that the kernel frees when its holder dies. The lock file
+stays: unlinking it would let two runs hold locks on two files of the same name.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import re
 import secrets
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,6 +30,9 @@ DAY = 86400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _live: set[Temporary] = set()
+_LOCK_PAUSE = 0.05  # seconds between two attempts
+_BUSY = (errno.EAGAIN, errno.EACCES)
+_held: set[int] = set()  # descriptors of locks
 
 
 class Place:
@@ -244,6 +251,49 @@ def remove_stale(target: AnyPath) -> tuple[list[Path], list[Path]]:
             path.unlink()
             removed.append(path)
     return removed, stale_temporaries(target)
+
+
+@contextmanager
+def lock(target: AnyPath, wait: float = 0) -> Iterator[None]:
+    """Hold the lock of a target; wait at most `wait` seconds for another run to finish."""
+    path = os.fsencode(target) + b".lock"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise StorageError.of(error, path, "open the lock") from error
+    _held.add(fd)
+    try:
+        deadline = time.monotonic() + wait
+        while not _taken(fd, path):
+            if time.monotonic() >= deadline:
+                raise OutputExists(
+                    f"{printable(target)} is in use by another run (lock {printable(path)}): "
+                    "wait for it, or give a longer --lock-wait"
+                )
+            time.sleep(_LOCK_PAUSE)
+        yield
+    finally:
+        _held.discard(fd)
+        os.close(fd)
+
+
+def _let_go() -> None:
+    # a worker process outlives a killed parent for a moment: the lock must not
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def _taken(fd: int, path: bytes) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise StorageError.of(error, path, "lock") from error
+    return True
 
 
 def _prefix(name: bytes) -> bytes:

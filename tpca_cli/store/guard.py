@@ -2,7 +2,7 @@
 
 Nothing is read that the table does not name, nothing outside the file is ever opened, and no memory is
 taken by a number in the file until that number has been held against the bytes that are really there.
-Callers: `read` only.
+Callers: `read`; `write` keeps to the same limits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from tpca_cli.store.digest import Attribute
-from tpca_cli.store.hdf5 import Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+from tpca_cli.store.hdf5 import Latched, Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
 from tpca_cli.store.schema import Field, Schema, is_number
-from tpca_cli.store.sink import Latched
 
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
