@@ -155,18 +155,6 @@ def test_large_rows_are_cut_into_small_chunks(tmp_path: Path) -> None:
         assert np.array_equal(reader.rows("rows", 1, 2), rows[1:])
 
 
-def test_rows_of_another_file_are_taken_over(tmp_path: Path) -> None:
-    write_small(tmp_path / "a.h5")
-    schema = Schema("tpca-copy", 1, {"bulk": Field("u1", (None, 4), bulk=True)})
-    with store.open_checked(tmp_path / "a.h5", SMALL) as old, store.create(tmp_path / "b.h5", schema) as file:
-        stream = file.stream("bulk", "u1", (4,), 4)
-        stream.take(old, "bulk")
-        stream.take(old, "bulk", 2, 5)
-    rows = np.arange(40, dtype="u1").reshape(10, 4)
-    with store.open_checked(tmp_path / "b.h5", schema) as reader:
-        assert np.array_equal(reader.array("bulk"), np.concatenate([rows, rows[2:5]]))
-
-
 def test_no_clobber_without_force(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     write_small(path)

@@ -1,4 +1,4 @@
-"""Laws of the parts below the store: the latched file, the shield against signals, the guarded reader."""
+"""Laws of the parts below the store: the file objects of HDF5, deferred signals, the checked reader."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tpca_cli import store
 from tpca_cli.errors import FileRefused, StorageError
 from tpca_cli.store import Field, Schema
-from tpca_cli.store.hdf5 import Sink
-from tpca_cli.store.signals import Shield
+from tpca_cli.store.hdf5 import OutputFile
+from tpca_cli.store.signals import DeferredSignals
 
 SCHEMA = Schema("tpca-guard", 1, {"small": Field("i4", (None,)), "bulk": Field("u1", (None, 8), bulk=True)})
 ROWS = np.random.default_rng(5).integers(0, 256, (1000, 8), dtype="u1")
@@ -41,11 +41,11 @@ def path(tmp_path: Path) -> Path:
     writes=st.lists(st.tuples(st.integers(0, 60), st.binary(min_size=1, max_size=20)), max_size=12),
     broken=st.integers(0, 12),
 )
-def test_a_sink_reads_back_what_was_written_whether_or_not_it_failed(
+def test_an_output_file_reads_back_what_was_written_whether_or_not_it_failed(
     tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, bytes]], broken: int
 ) -> None:
-    fd = os.open(tmp_path_factory.mktemp("sink") / "x", os.O_RDWR | os.O_CREAT)
-    sink, model = Sink(fd), bytearray()
+    fd = os.open(tmp_path_factory.mktemp("output") / "x", os.O_RDWR | os.O_CREAT)
+    file, model = OutputFile(fd), bytearray()
     with pytest.MonkeyPatch.context() as patch:
         for number, (offset, data) in enumerate(writes):
             if number == broken:
@@ -56,16 +56,12 @@ def test_a_sink_reads_back_what_was_written_whether_or_not_it_failed(
                 patch.setattr(os, "pwrite", refuse)
             model.extend(bytes(max(0, offset + len(data) - len(model))))
             model[offset : offset + len(data)] = data
-            sink.seek(offset)
-            assert sink.write(data) == len(data)
-        assert sink.seek(0, os.SEEK_END) == len(model)
-        sink.seek(0)
-        assert sink.read() == model
-        if broken < len(writes):
-            with pytest.raises(OSError, match="full"):
-                sink.check()
-        else:
-            sink.check()
+            file.seek(offset)
+            assert file.write(data) == len(data)
+        assert file.seek(0, os.SEEK_END) == len(model)
+        file.seek(0)
+        assert file.read() == model
+        assert (getattr(file.failure, "errno", None) == errno.ENOSPC) == (broken < len(writes))
     os.close(fd)
 
 
@@ -83,9 +79,9 @@ def handled() -> Iterator[list[int]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_shield_puts_signals_off(handled: list[int]) -> None:
-    with pytest.raises(InterruptedError), Shield():
-        with Shield():
+def test_deferred_signals_are_handled_at_the_end_of_the_outermost_block(handled: list[int]) -> None:
+    with pytest.raises(InterruptedError), DeferredSignals():
+        with DeferredSignals():
             os.kill(os.getpid(), signal.SIGUSR1)
         assert handled == []
     assert handled == [signal.SIGUSR1]
@@ -93,8 +89,8 @@ def test_a_shield_puts_signals_off(handled: list[int]) -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
 
 
-def test_a_shield_leaves_replaced_handlers_alone(handled: list[int]) -> None:
-    with Shield():
+def test_a_handler_replaced_meanwhile_stays_replaced(handled: list[int]) -> None:
+    with DeferredSignals():
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
 

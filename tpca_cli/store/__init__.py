@@ -1,8 +1,15 @@
-"""Files on disk: written whole or not at all, opened only through a guard.
+"""Files on disk: written whole or not at all, and read only after they were checked.
 
-Hides h5py, temporaries, durability, locks and digests. What the numbers in a file mean is the business of
-the modules that call this one with a `Schema`. Names that need numpy and h5py load on first use, so that
-locks and plain files cost nothing to import.
+    files     plain files, temporary files, locks
+    schema    the table of datasets that a file must match
+    digest    digests of pieces and of whole files
+    write     HDF5 files by their table; `dataset` lays out and writes one dataset
+    read      the same files back; `guard` holds the checks
+    columns   tables packed into byte arrays
+    hdf5      the only module that imports h5py; `signals` defers signals while it runs
+
+What the numbers in a file mean is the business of the modules that call this one with a `Schema`. Names that
+need numpy and h5py load on first use, so that locks and plain files cost nothing to import.
 """
 
 from __future__ import annotations

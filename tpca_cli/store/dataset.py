@@ -10,39 +10,39 @@ import numpy as np
 
 from tpca_cli.store.digest import Attribute
 from tpca_cli.store.files import AnyPath
-from tpca_cli.store.guard import CHUNK_BYTES, element
-from tpca_cli.store.hdf5 import Sink, close_all, guarded, h5a, h5d, h5g, h5p, h5s, h5t
+from tpca_cli.store.guard import CHUNK_BYTES, dtype_of
+from tpca_cli.store.hdf5 import OutputFile, close_identifiers, h5a, h5d, h5g, h5p, h5s, h5t, hdf5_calls
 from tpca_cli.store.schema import Field
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Dataset:
-    """Rows are written in order, whole chunks at a time; a growing dataset starts without any."""
+class DatasetWriter:
+    """One dataset: `create`, then `write` rows in order, whole chunks at a time, then `close`."""
 
-    def __init__(self, file: Any, sink: Sink, target: AnyPath) -> None:
+    def __init__(self, file: Any, output: OutputFile, target: AnyPath) -> None:
         self._file = file
-        self._sink = sink
+        self._output = output
         self._target = target
         self._id: Any = None
 
     def create(
         self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, *, grow: bool
     ) -> None:
-        """Make it in the file, in chunks of `rows`."""
-        with guarded(self._sink, self._target, "write"):
+        """Make the dataset in the file, in chunks of `rows`; one that is to `grow` starts without rows."""
+        with hdf5_calls(self._output, self._target, "write"):
             self._create(path, field, shape, rows, level, grow)
 
     def _create(
         self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, grow: bool
     ) -> None:
-        kind = element(field)
-        # nothing to checksum in a scalar or an empty array: both live in the object header, which is
+        kind = dtype_of(field)
+        # no checksum for a scalar or an empty array: both live in the object header, which has its own
         compact = shape == () or (0 in shape and not grow)
         chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
         space = h5s.create_simple(shape, (h5s.UNLIMITED, *shape[1:]) if grow else None)
         self._make_groups(path)
-        layout = creation(kind, chunk, level)
+        layout = creation_properties(kind, chunk, level)
         self._id = h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout)
 
     def _make_groups(self, path: str) -> None:
@@ -59,7 +59,7 @@ class Dataset:
     def write(self, rows: Array, start: int, *, grow: bool = False) -> None:
         """Write rows from `start` on (a scalar: its value)."""
         if rows.size:
-            with guarded(self._sink, self._target, "write"):
+            with hdf5_calls(self._output, self._target, "write"):
                 self._write(rows, start, grow)
 
     def _write(self, rows: Array, start: int, grow: bool) -> None:
@@ -73,13 +73,13 @@ class Dataset:
         self._id.write(h5s.create_simple(rows.shape), space, rows)
 
     def close(self) -> None:
-        """Done with it."""
-        with guarded(self._sink, self._target, "write"):
-            close_all(None, self._id)
+        """Close the dataset: what HDF5 still holds of it goes to the file."""
+        with hdf5_calls(self._output, self._target, "write"):
+            close_identifiers(None, self._id)
             self._id = None
 
 
-def creation(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
+def creation_properties(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
     """The property list of a dataset: compact without a chunk, else chunked, checksummed, maybe deflated."""
     layout = h5p.create(h5p.DATASET_CREATE)
     layout.set_obj_track_times(False)

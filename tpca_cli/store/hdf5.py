@@ -1,8 +1,8 @@
-"""The only module that imports h5py: plugins off, calls shielded from signals, file objects that never raise.
+"""The only module that imports h5py: without plugins, with signals deferred, over file objects of our own.
 
-HDF5 crashes when its file driver fails at the wrong moment. So HDF5 gets file objects that remember the first
-failure (the latch), go on saying yes, and are asked by our code after every step. What HDF5 writes after a
-failure is kept in memory, so that it can read it back while it closes.
+HDF5 crashes when its file driver fails at the wrong moment. So the file objects that it gets never raise:
+they remember the first failure, report success, and our code asks for the failure after every call. What HDF5
+writes after a failure is kept in memory, so that it can read it back while it closes the file.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from typing import Any
 
 from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
 from tpca_cli.store.files import AnyPath
-from tpca_cli.store.signals import Shield
+from tpca_cli.store.signals import DeferredSignals
 
 # HDF5 would load any library from a plugin folder to read a foreign filter; it reads this once, at start
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
 
-with Shield():  # an import that a signal breaks in the middle does not say so
+with DeferredSignals():  # an import that a signal breaks in the middle does not say so
     from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
 
 __all__ = [
-    "Latched",
-    "Refusal",
-    "Sink",
-    "close_all",
-    "guarded",
+    "BadFile",
+    "InputFile",
+    "OutputFile",
+    "close_identifiers",
     "h5a",
     "h5d",
     "h5f",
@@ -39,32 +38,33 @@ __all__ = [
     "h5s",
     "h5t",
     "h5z",
+    "hdf5_calls",
     "open_file",
 ]
 
 
-class Refusal(Exception):
-    """Why a file is refused, without its name."""
+class BadFile(Exception):
+    """Why a file is refused, without its name; `hdf5_calls` makes a `FileRefused` of it."""
 
 
-class Latched:
-    """A position and a remembered failure over one file descriptor; reading."""
+class InputFile:
+    """A file descriptor as HDF5 reads it: never raises, keeps the first failure in `failure`."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._at = 0
         self._end = os.fstat(fd).st_size
         self.failure: BaseException | None = None
-        self._swallowed: list[tuple[int, bytes]] = []
+        self._unwritten: list[tuple[int, bytes]] = []
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move; the end is where HDF5 believes it is, even after a failure."""
+        """Move the position; the end is where HDF5 believes it is, even after a failure."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._end}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
-        """The position."""
+        """The position of the next read or write."""
         return self._at
 
     def read(self, size: int = -1) -> bytes:
@@ -84,9 +84,9 @@ class Latched:
                     break
                 done += count
         except BaseException as error:
-            self._latch(error)
+            self._remember(error)
         view[done:] = bytes(len(view) - done)
-        for offset, data in self._swallowed:
+        for offset, data in self._unwritten:
             start, stop = max(offset, self._at), min(offset + len(data), self._at + len(view))
             if start < stop:
                 view[start - self._at : stop - self._at] = data[start - offset : stop - offset]
@@ -96,21 +96,16 @@ class Latched:
     def flush(self) -> None:
         """Nothing is buffered here; durability is one fsync at the end."""
 
-    def check(self) -> None:
-        """Raise the remembered failure."""
-        if self.failure is not None:
-            raise self.failure
-
-    def _latch(self, error: BaseException) -> None:
+    def _remember(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
 
 
-class Sink(Latched):
-    """A latched file for writing."""
+class OutputFile(InputFile):
+    """The same for writing: after a failure, writes go to memory instead of the file."""
 
     def write(self, data: Any) -> int:
-        """Write at the position, or swallow if anything failed before."""
+        """Write at the position; all of it, or the failure is remembered."""
         view = memoryview(data).cast("B")
         if self.failure is None:
             try:
@@ -118,9 +113,9 @@ class Sink(Latched):
                 while done < len(view):
                     done += os.pwrite(self._fd, view[done:], self._at + done)
             except BaseException as error:
-                self._latch(error)
+                self._remember(error)
         if self.failure is not None:
-            self._swallowed.append((self._at, bytes(view)))
+            self._unwritten.append((self._at, bytes(view)))
         self._at += len(view)
         self._end = max(self._end, self._at)
         return len(view)
@@ -132,16 +127,16 @@ class Sink(Latched):
             try:
                 os.ftruncate(self._fd, self._end)
             except BaseException as error:
-                self._latch(error)
+                self._remember(error)
         return self._end
 
     def abandon(self) -> None:
-        """Swallow everything from here on: the file will not be kept."""
-        self._latch(OSError("abandoned"))
+        """Write nothing more to the file: it will not be kept."""
+        self._remember(OSError("abandoned"))
 
 
-def open_file(stream: Latched, *, write: bool) -> Any:
-    """An HDF5 file identifier over a latched file object."""
+def open_file(stream: InputFile, *, write: bool) -> Any:
+    """The HDF5 identifier of an open or a new file."""
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_fclose_degree(h5f.CLOSE_STRONG)
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
@@ -155,12 +150,12 @@ def open_file(stream: Latched, *, write: bool) -> Any:
 
 
 @contextmanager
-def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
-    """Every call into HDF5 runs in here: signals wait, and whatever fails gets its right name.
+def hdf5_calls(stream: InputFile, path: AnyPath, doing: str) -> Iterator[None]:
+    """Every call into HDF5 runs in here: signals wait, and failures become errors that name the file.
 
     A failure of the system is a StorageError; anything else that HDF5 finds is a damaged file.
     """
-    with Shield():
+    with DeferredSignals():
         try:
             try:
                 yield
@@ -172,7 +167,7 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
                     raise failure
         except (TpcaError, MemoryError):
             raise
-        except Refusal as error:
+        except BadFile as error:
             raise FileRefused(f"{printable(path)} was refused: {error}") from error
         except Exception as error:
             if "memory allocation" in str(error):
@@ -183,8 +178,8 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
             raise FileRefused(f"{printable(path)} is damaged: {printable(reason[:200])}") from error
 
 
-def close_all(file: Any, *things: Any) -> None:
-    """Close identifiers now, inside the guard: the garbage collector would do it where signals raise."""
+def close_identifiers(file: Any, *things: Any) -> None:
+    """Close identifiers now: the garbage collector would do it where signals are not deferred."""
     for thing in things:
         if thing.valid:
             thing.close()
