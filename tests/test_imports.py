@@ -140,9 +140,9 @@ def test_files_stay_short(path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "module", "is_package", "expected"),
     [
-        ("from .sink import Sink", "tpca_cli.store.write", False, "tpca_cli.store.sink.Sink"),
+        ("from .read import Reader", "tpca_cli.store.write", False, "tpca_cli.store.read.Reader"),
         ("from ..errors import X", "tpca_cli.store.write", False, "tpca_cli.errors.X"),
-        ("from .lock import lock", "tpca_cli.store", True, "tpca_cli.store.lock.lock"),
+        ("from .files import lock", "tpca_cli.store", True, "tpca_cli.store.files.lock"),
         ("from . import store", "tpca_cli.framing", False, "tpca_cli.store"),
         ("def f():\n    import h5py.h5d", "tpca_cli.framing", False, "h5py.h5d"),
     ],

@@ -80,7 +80,7 @@ def append(target: str) -> None:
             if name not in ("payload", "digests"):
                 file.put(name, old.array(name))
         payload = file.stream("payload", "u1", (), 4096, compress=True)
-        payload.take(old, "payload")
+        payload.append(old.array("payload"))
         payload.append(block(count))
         digest = np.frombuffer(store.digest_of(block(count)), "u1").reshape(1, 8)
         file.put("digests", np.concatenate([old.array("digests"), digest]))

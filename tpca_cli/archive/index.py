@@ -14,14 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive.columns import (
-    join_blobs,
-    join_bytes,
-    pack,
-    split_blobs,
-    split_bytes,
-    unpack,
-)
 from tpca_cli.archive.format import (
     BLOCK_COLUMNS,
     CHANNELS,
@@ -33,6 +25,14 @@ from tpca_cli.archive.format import (
 )
 from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
+from tpca_cli.store.columns import (
+    join_blobs,
+    join_bytes,
+    pack,
+    split_blobs,
+    split_bytes,
+    unpack,
+)
 
 Ints = npt.NDArray[np.int64]
 MAX_BLOCK_PIXELS = 2**19  # besides one row of frames, which may be long; a bound for files that lie

@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.columns import split_arrays
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.interfaces import Pixels
 from tpca_cli.quality import psnr
+from tpca_cli.store.columns import split_arrays
 from tpca_cli.tensor_pca.fixed_basis import integer_basis
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.columns import join_arrays
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
+from tpca_cli.store.columns import join_arrays
 
 if TYPE_CHECKING:
     from tpca_cli.coder import Coder

@@ -17,7 +17,7 @@ from tpca_cli.archive.reader import Archive, spans
 from tpca_cli.errors import FileRefused, StorageError, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.store.peek import format_of
+from tpca_cli.store import format_of
 
 
 @dataclass(frozen=True)

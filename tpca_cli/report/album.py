@@ -22,7 +22,7 @@ from tpca_cli.report.facts import describe
 from tpca_cli.report.model import Facts
 from tpca_cli.report.of_archive import archive_facts, image_list
 from tpca_cli.report.samples import Specimen
-from tpca_cli.store.peek import format_of
+from tpca_cli.store import format_of
 from tpca_cli.tensor_pca.basis import Rank1Basis
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.report.model import Facts
-from tpca_cli.store.peek import format_of
+from tpca_cli.store import format_of
 
 KINDS = {
     "tpca-archive": "of_archive",

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive.columns import split_arrays
 from tpca_cli.archive.format import MODES
 from tpca_cli.archive.reader import Archive, image_psnr
 from tpca_cli.errors import printable
 from tpca_cli.report.model import ALGORITHMS, Facts, Section, counted, human, samples_text
+from tpca_cli.store.columns import split_arrays
 from tpca_cli.tensor_pca.fixed_basis import SCALE
 
 Floats = npt.NDArray[np.float64]

@@ -1,8 +1,15 @@
-"""Files on disk: written whole or not at all, opened only through a guard.
+"""Files on disk: written whole or not at all, and read only after they were checked.
 
-Hides h5py, temporaries, durability, locks and digests. What the numbers in a file mean is the business of
-the modules that call this one with a `Schema`. Names that need numpy and h5py load on first use, so that
-locks and plain files cost nothing to import.
+    files     plain files, temporary files, locks
+    schema    the table of datasets that a file must match
+    digest    digests of pieces and of whole files
+    write     HDF5 files by their table; `dataset` lays out and writes one dataset
+    read      the same files back; `guard` holds the checks
+    columns   tables packed into byte arrays
+    hdf5      the only module that imports h5py; `signals` defers signals while it runs
+
+What the numbers in a file mean is the business of the modules that call this one with a `Schema`. Names that
+need numpy and h5py load on first use, so that locks and plain files cost nothing to import.
 """
 
 from __future__ import annotations
@@ -11,15 +18,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tpca_cli.store.digest import digest_of
-from tpca_cli.store.files import check_output, remove_stale, stale_temporaries, write_file
-from tpca_cli.store.lock import lock
+from tpca_cli.store.files import check_output, lock, remove_stale, stale_temporaries, write_file
 from tpca_cli.store.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from tpca_cli.store.peek import Identity, format_of, identity
-    from tpca_cli.store.read import Reader, open_checked
-    from tpca_cli.store.stream import Stream
-    from tpca_cli.store.write import Writer, create
+    from tpca_cli.store.read import Identity, Reader, format_of, identity, open_checked
+    from tpca_cli.store.write import Stream, Writer, create
 
 __all__ = [
     "Field",
@@ -41,12 +45,12 @@ __all__ = [
 ]
 
 _LATE = {
-    "Identity": "peek",
+    "Identity": "read",
     "Reader": "read",
-    "format_of": "peek",
-    "identity": "peek",
+    "format_of": "read",
+    "identity": "read",
     "open_checked": "read",
-    "Stream": "stream",
+    "Stream": "write",
     "Writer": "write",
     "create": "write",
 }

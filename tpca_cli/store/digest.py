@@ -20,8 +20,8 @@ def digest_of(data: Any) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-class LeafDigest:
-    """The bytes of one dataset in C order, fed piece by piece."""
+class DatasetDigest:
+    """The digest of one dataset: its bytes in C order, added piece by piece."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)

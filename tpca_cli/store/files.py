@@ -2,6 +2,9 @@
 
 A target is a name in an open folder, so the folder that was checked is the folder that is written to. New
 content goes to `.<name>.<random>.tmp` beside the target and takes its name in one step.
+
+One writer at a time: a lock on `<target>.lock` that the kernel frees when its holder dies. The lock file
+stays: unlinking it would let two runs hold locks on two files of the same name.
 """
 
 from __future__ import annotations
@@ -14,22 +17,26 @@ import re
 import secrets
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
 from tpca_cli.errors import OutputExists, StorageError, printable
-from tpca_cli.store.signals import Shield
+from tpca_cli.store.signals import DeferredSignals
 
 AnyPath = str | bytes | os.PathLike[str]
 DAY = 86400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_live: set[Temporary] = set()
+_live: set[TemporaryFile] = set()
+_LOCK_PAUSE = 0.05  # seconds between two attempts
+_BUSY = (errno.EAGAIN, errno.EACCES)
+_held: set[int] = set()  # descriptors of locks
 
 
 class Place:
-    """Where a file is to appear: an open folder and a name in it. Close it after use."""
+    """Where a file will be: an open folder and a name in it. Close it after use."""
 
     def __init__(self, folder: int, name: bytes, path: AnyPath) -> None:
         self.folder = folder
@@ -95,11 +102,11 @@ class Place:
         return stat.S_IMODE(found.st_mode) & 0o777
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         os.close(self.folder)
 
 
-class Temporary:
+class TemporaryFile:
     """A private file beside its place, locked while its writer lives. Owns the place; close it in the end."""
 
     def __init__(self, place: Place, force: bool) -> None:
@@ -111,7 +118,7 @@ class Temporary:
         self._mode: int | None = None
         _live.add(self)
         try:
-            with Shield():
+            with DeferredSignals():
                 self._open()
         except BaseException:
             self.close()
@@ -173,7 +180,7 @@ class Temporary:
 
     def close(self) -> None:
         """Remove whatever still has the temporary name. Harmless after a commit, and twice."""
-        with Shield():
+        with DeferredSignals():
             if self not in _live:
                 return
             if self.fd >= 0:
@@ -204,7 +211,7 @@ def write_file(
 ) -> None:
     """Write one plain file whole or not at all. With `root`, path is below it and no link is followed."""
     place = Place.at(path) if root is None else Place.below(root, os.fsencode(path))
-    temporary = Temporary(place, force)
+    temporary = TemporaryFile(place, force)
     try:
         try:
             view = memoryview(data)
@@ -221,7 +228,7 @@ def write_file(
 
 def check_output(path: AnyPath, force: bool = False) -> None:
     """Fail before any heavy work if the output could not be written: tries it with an empty temporary."""
-    Temporary(Place.at(path), force).close()
+    TemporaryFile(Place.at(path), force).close()
 
 
 def stale_temporaries(target: AnyPath, *, older_than: float = 0.0) -> list[Path]:
@@ -244,6 +251,49 @@ def remove_stale(target: AnyPath) -> tuple[list[Path], list[Path]]:
             path.unlink()
             removed.append(path)
     return removed, stale_temporaries(target)
+
+
+@contextmanager
+def lock(target: AnyPath, wait: float = 0) -> Iterator[None]:
+    """Hold the lock of a target; wait at most `wait` seconds for another run to finish."""
+    path = os.fsencode(target) + b".lock"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise StorageError.of(error, path, "open the lock") from error
+    _held.add(fd)
+    try:
+        deadline = time.monotonic() + wait
+        while not _try_lock(fd, path):
+            if time.monotonic() >= deadline:
+                raise OutputExists(
+                    f"{printable(target)} is in use by another run (lock {printable(path)}): "
+                    "wait for it, or give a longer --lock-wait"
+                )
+            time.sleep(_LOCK_PAUSE)
+        yield
+    finally:
+        _held.discard(fd)
+        os.close(fd)
+
+
+def _close_locks() -> None:
+    # a worker process outlives a killed parent for a moment: the lock must not
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_close_locks)
+
+
+def _try_lock(fd: int, path: bytes) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise StorageError.of(error, path, "lock") from error
+    return True
 
 
 def _prefix(name: bytes) -> bytes:

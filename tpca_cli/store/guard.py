@@ -1,8 +1,8 @@
-"""What is looked at before anything in a file is believed.
+"""The checks that a file must pass before anything in it is believed.
 
 Nothing is read that the table does not name, nothing outside the file is ever opened, and no memory is
 taken by a number in the file until that number has been held against the bytes that are really there.
-Callers: `read` only.
+Callers: `read`; `write` keeps to the same limits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from tpca_cli.store.digest import Attribute
-from tpca_cli.store.hdf5 import Refusal, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+from tpca_cli.store.hdf5 import BadFile, InputFile, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
 from tpca_cli.store.schema import Field, Schema, is_number
-from tpca_cli.store.sink import Latched
 
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
@@ -37,8 +36,8 @@ _NOWHERE = 2**64 - 1
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One dataset that passed."""
+class CheckedDataset:
+    """One dataset that passed the checks."""
 
     dataset: Any
     field: Field
@@ -49,7 +48,7 @@ class Entry:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type of the table."""
-        return element(self.field)
+        return dtype_of(self.field)
 
     @property
     def nbytes(self) -> int:
@@ -57,35 +56,35 @@ class Entry:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def element(field: Field) -> np.dtype[Any]:
+def dtype_of(field: Field) -> np.dtype[Any]:
     """The numpy type of a field: little-endian on every machine."""
     kind: np.dtype[Any] = np.dtype(field.dtype).newbyteorder("<")
     return kind
 
 
-def check_header(fd: int, stream: Latched) -> int:
-    """Regular, HDF5, closed by its writer, and as long as it says; the length."""
+def check_header(fd: int, stream: InputFile) -> int:
+    """Refuse what is not a regular HDF5 file, closed by its writer and as long as it says; its length."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
-        raise Refusal("not a regular file")
+        raise BadFile("not a regular file")
     if found.st_size == 0:
-        raise Refusal("the file is empty")
+        raise BadFile("the file is empty")
     head = stream.read(_HEADER.size)
     if head[:8] != _MAGIC:
-        raise Refusal("not a tpca file")
+        raise BadFile("not a tpca file")
     if found.st_size < _HEADER.size:
-        raise Refusal("truncated")
+        raise BadFile("truncated")
     _, version, offsets, lengths, flags, base, extension, end, _, _ = _HEADER.unpack(head)
     if (version, offsets, lengths) != (3, 8, 8):
-        raise Refusal("not a tpca file (another kind of HDF5)")
+        raise BadFile("not a tpca file (another kind of HDF5)")
     if flags:
-        raise Refusal("incomplete: its writer was stopped, or is still writing")
+        raise BadFile("incomplete: its writer was stopped, or is still writing")
     if base != 0 or extension != _NOWHERE:
-        raise Refusal("not a tpca file (unexpected HDF5 features)")
+        raise BadFile("not a tpca file (unexpected HDF5 features)")
     if end > found.st_size:
-        raise Refusal(f"truncated: {found.st_size} bytes of {end}")
+        raise BadFile(f"truncated: {found.st_size} bytes of {end}")
     if end < found.st_size:
-        raise Refusal(f"{found.st_size - end} foreign bytes after its end")
+        raise BadFile(f"{found.st_size - end} foreign bytes after its end")
     return found.st_size
 
 
@@ -93,7 +92,7 @@ def read_attributes(root: Any) -> dict[str, Attribute]:
     """All attributes of the root: short, single, of the four plain types."""
     count = h5a.get_num_attrs(root)
     if count > ATTRIBUTES:
-        raise Refusal(f"{count} attributes (at most {ATTRIBUTES})")
+        raise BadFile(f"{count} attributes (at most {ATTRIBUTES})")
     found: dict[str, Attribute] = {}
     for index in range(count):
         attribute = h5a.open(root, index=index)
@@ -108,10 +107,10 @@ def _attribute(attribute: Any, name: str) -> Attribute:
     shape = attribute.shape if simple else None
     elements = math.prod(shape) if shape is not None else 0
     if shape is None or kind.get_size() * elements > ATTRIBUTE_BYTES:
-        raise Refusal(f"attribute {name!r} is too large or has no plain shape")
+        raise BadFile(f"attribute {name!r} is too large or has no plain shape")
     if kind.get_class() == h5t.STRING and not kind.is_variable_str() and shape == ():
         if kind.get_cset() != h5t.CSET_UTF8:
-            raise Refusal(f"attribute {name!r} is not UTF-8 text")
+            raise BadFile(f"attribute {name!r} is not UTF-8 text")
         return _content(attribute, np.dtype(f"S{kind.get_size()}"), ()).rstrip(b"\0").decode("utf-8")
     if kind.equal(h5t.STD_I64LE) and shape == ():
         return int(np.frombuffer(_content(attribute, np.dtype("<i8"), ()), "<i8")[0])
@@ -119,7 +118,7 @@ def _attribute(attribute: Any, name: str) -> Attribute:
         return float(np.frombuffer(_content(attribute, np.dtype("<f8"), ()), "<f8")[0])
     if kind.equal(h5t.STD_U8LE) and len(shape) == 1:
         return _content(attribute, np.dtype("u1"), shape)
-    raise Refusal(f"attribute {name!r} has an unexpected type")
+    raise BadFile(f"attribute {name!r} has an unexpected type")
 
 
 def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
@@ -129,85 +128,91 @@ def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> by
     return value.tobytes()
 
 
-def walk(root: Any, schema: Schema, size: int) -> dict[str, Entry]:
-    """Every dataset of the file, held against the table one component at a time."""
-    entries: dict[str, Entry] = {}
+def check_datasets(root: Any, schema: Schema, size: int) -> dict[str, CheckedDataset]:
+    """Every dataset of the file, compared with the table one path component at a time."""
+    entries: dict[str, CheckedDataset] = {}
     seen: set[int] = {h5o.get_info(root).addr}
-    _walk_group(root, "", "", schema, size, entries, seen)
+    _check_group(root, "", "", schema, size, entries, seen)
     missing = schema.missing(frozenset(entries))
     if missing is not None:
-        raise Refusal(f"dataset {missing!r} is missing")
+        raise BadFile(f"dataset {missing!r} is missing")
     _check_totals(entries, size)
     return entries
 
 
-def _walk_group(
-    group: Any, path: str, kind: str, schema: Schema, size: int, entries: dict[str, Entry], seen: set[int]
+def _check_group(
+    group: Any,
+    path: str,
+    kind: str,
+    schema: Schema,
+    size: int,
+    entries: dict[str, CheckedDataset],
+    seen: set[int],
 ) -> None:
     expected = schema.children(kind)
     links = group.get_num_objs()
     if links == 0 and path:
-        raise Refusal(f"group {path!r} is empty")
+        raise BadFile(f"group {path!r} is empty")
     if links > len(expected) + (NUMBERED if "*" in expected else 0):
-        raise Refusal(f"unexpected names in group {path or '/'!r}: {links} in all")
+        raise BadFile(f"unexpected names in group {path or '/'!r}: {links} in all")
     for raw in list(group):
         name = raw.decode("ascii")
         general_name = name if name in expected else "*" if is_number(name) else name
         here = f"{path}/{name}" if path else name
         if general_name not in expected:
-            raise Refusal(f"unexpected name {here[:80]!r}")
+            raise BadFile(f"unexpected name {here[:80]!r}")
         # the link is looked at before it is followed: only then can nothing outside be reached
         if group.links.get_info(raw).type != h5l.TYPE_HARD:
-            raise Refusal(f"{here!r} is a link to elsewhere")
+            raise BadFile(f"{here!r} is a link to elsewhere")
         thing = h5o.open(group, raw)
         info = h5o.get_info(thing)
         if info.addr in seen or info.rc != 1:
-            raise Refusal(f"{here!r} appears twice")
+            raise BadFile(f"{here!r} appears twice")
         seen.add(info.addr)
         if h5a.get_num_attrs(thing):
-            raise Refusal(f"{here!r} has attributes of its own")
+            raise BadFile(f"{here!r} has attributes of its own")
         field = schema.field(here)
         if isinstance(thing, h5d.DatasetID) and field is not None:
-            entries[here] = _dataset(thing, field, here, size)
+            entries[here] = _check_dataset(thing, field, here, size)
         elif isinstance(thing, h5g.GroupID) and field is None:
-            _walk_group(
+            _check_group(
                 thing, here, f"{kind}/{general_name}" if kind else general_name, schema, size, entries, seen
             )
         else:
-            raise Refusal(f"{here!r} is not what the format has there")
+            raise BadFile(f"{here!r} is not what the format has there")
 
 
-def _dataset(dataset: Any, field: Field, path: str, size: int) -> Entry:
+def _check_dataset(dataset: Any, field: Field, path: str, size: int) -> CheckedDataset:
     layout = dataset.get_create_plist()
     if layout.get_external_count():
-        raise Refusal(f"{path!r} keeps its data in another file")
+        raise BadFile(f"{path!r} keeps its data in another file")
     kind = layout.get_layout()
     if kind not in (h5d.COMPACT, h5d.CHUNKED):
-        raise Refusal(f"{path!r} has a storage layout that the format does not use")
-    if not dataset.get_type().equal(h5t.py_create(element(field))) or dataset.get_type().committed():
-        raise Refusal(f"{path!r} is not of type {field.dtype}")
+        raise BadFile(f"{path!r} has a storage layout that the format does not use")
+    if not dataset.get_type().equal(h5t.py_create(dtype_of(field))) or dataset.get_type().committed():
+        raise BadFile(f"{path!r} is not of type {field.dtype}")
     space = dataset.get_space()
     if space.get_simple_extent_type() not in (h5s.SCALAR, h5s.SIMPLE):
-        raise Refusal(f"{path!r} has no plain shape")
+        raise BadFile(f"{path!r} has no plain shape")
     shape = tuple(int(length) for length in space.shape)
     if not field.admits(shape):
-        raise Refusal(f"{path!r} has shape {shape}, not {field.shape}")
+        raise BadFile(f"{path!r} has shape {shape}, not {field.shape}")
     filters = [layout.get_filter(index)[0] for index in range(layout.get_nfilters())]
     if kind == h5d.COMPACT:
-        entry = Entry(dataset, field, shape, int(dataset.get_storage_size()))
+        entry = CheckedDataset(dataset, field, shape, int(dataset.get_storage_size()))
         if filters or entry.stored != entry.nbytes:
-            raise Refusal(f"{path!r} does not hold what it declares")
+            raise BadFile(f"{path!r} does not hold what it declares")
         return entry
     if filters not in (
         [h5z.FILTER_FLETCHER32],
         [h5z.FILTER_DEFLATE, h5z.FILTER_FLETCHER32],
         [h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE, h5z.FILTER_FLETCHER32],
     ):
-        raise Refusal(f"{path!r} uses filters {filters}, which the format does not")
-    return _chunked(dataset, field, shape, layout.get_chunk(), len(filters) == 1, path, size)
+        raise BadFile(f"{path!r} uses filters {filters}, which the format does not")
+    return _check_chunked(dataset, field, shape, layout.get_chunk(), len(filters) == 1, path, size)
 
 
-def _chunked(
+def _check_chunked(
     dataset: Any,
     field: Field,
     shape: tuple[int, ...],
@@ -215,27 +220,27 @@ def _chunked(
     plain: bool,
     path: str,
     size: int,
-) -> Entry:
-    chunk_bytes = math.prod(chunk) * element(field).itemsize
+) -> CheckedDataset:
+    chunk_bytes = math.prod(chunk) * dtype_of(field).itemsize
     if chunk_bytes > CHUNK_BYTES:
-        raise Refusal(f"{path!r} has chunks of {chunk_bytes} bytes (at most {CHUNK_BYTES})")
+        raise BadFile(f"{path!r} has chunks of {chunk_bytes} bytes (at most {CHUNK_BYTES})")
     # each chunk takes room in the file: counting them before asking HDF5 bounds its work, too
     expected = math.prod(-(-length // step) for length, step in zip(shape, chunk, strict=True))
     if expected > size or int(dataset.get_num_chunks()) != expected:
-        raise Refusal(f"{path!r} declares {math.prod(shape)} numbers and does not hold them")
+        raise BadFile(f"{path!r} declares {math.prod(shape)} numbers and does not hold them")
     stored = int(dataset.get_storage_size())
     if plain and stored != expected * (chunk_bytes + 4):
-        raise Refusal(f"{path!r} does not hold what it declares")
-    return Entry(dataset, field, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0)
+        raise BadFile(f"{path!r} does not hold what it declares")
+    return CheckedDataset(dataset, field, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0)
 
 
-def _check_totals(entries: Mapping[str, Entry], size: int) -> None:
+def _check_totals(entries: Mapping[str, CheckedDataset], size: int) -> None:
     for path, entry in entries.items():
         if entry.nbytes > DEFLATE_EXPANSION * entry.stored:
-            raise Refusal(f"{path!r} declares {entry.nbytes} bytes and holds {entry.stored}")
+            raise BadFile(f"{path!r} declares {entry.nbytes} bytes and holds {entry.stored}")
     stored = sum(entry.stored for entry in entries.values())
     if stored > size:
-        raise Refusal(f"datasets claim {stored} bytes of a file of {size}")
+        raise BadFile(f"datasets claim {stored} bytes of a file of {size}")
     declared = sum(entry.nbytes for entry in entries.values() if not entry.field.bulk)
     if declared > FREE_BYTES + EXPANSION * stored:
-        raise Refusal(f"{declared} bytes declared, {stored} stored: a decompression bomb")
+        raise BadFile(f"{declared} bytes declared, {stored} stored: a decompression bomb")

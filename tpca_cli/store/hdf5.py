@@ -1,7 +1,13 @@
-"""The one door to h5py: loaded late, with plugins off, over file objects that never raise."""
+"""The only module that imports h5py: without plugins, with signals deferred, over file objects of our own.
+
+HDF5 crashes when its file driver fails at the wrong moment. So the file objects that it gets never raise:
+they remember the first failure, report success, and our code asks for the failure after every call. What HDF5
+writes after a failure is kept in memory, so that it can read it back while it closes the file.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,19 +15,19 @@ from typing import Any
 
 from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
 from tpca_cli.store.files import AnyPath
-from tpca_cli.store.signals import Shield
-from tpca_cli.store.sink import Latched
+from tpca_cli.store.signals import DeferredSignals
 
 # HDF5 would load any library from a plugin folder to read a foreign filter; it reads this once, at start
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
 
-with Shield():  # an import that a signal breaks in the middle does not say so
+with DeferredSignals():  # an import that a signal breaks in the middle does not say so
     from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
 
 __all__ = [
-    "Refusal",
-    "close_all",
-    "guarded",
+    "BadFile",
+    "InputFile",
+    "OutputFile",
+    "close_identifiers",
     "h5a",
     "h5d",
     "h5f",
@@ -32,16 +38,105 @@ __all__ = [
     "h5s",
     "h5t",
     "h5z",
+    "hdf5_calls",
     "open_file",
 ]
 
 
-class Refusal(Exception):
-    """Why a file is refused, without its name."""
+class BadFile(Exception):
+    """Why a file is refused, without its name; `hdf5_calls` makes a `FileRefused` of it."""
 
 
-def open_file(stream: Latched, *, write: bool) -> Any:
-    """An HDF5 file identifier over a latched file object."""
+class InputFile:
+    """A file descriptor as HDF5 reads it: never raises, keeps the first failure in `failure`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._at = 0
+        self._end = os.fstat(fd).st_size
+        self.failure: BaseException | None = None
+        self._unwritten: list[tuple[int, bytes]] = []
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position; the end is where HDF5 believes it is, even after a failure."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._end}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """The position of the next read or write."""
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Bytes from the position; h5py asks for this method but reads through `readinto`."""
+        buffer = bytearray(max(0, self._end - self._at) if size < 0 else size)
+        self.readinto(buffer)
+        return bytes(buffer)
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the whole buffer: what cannot be read is zeros, and then a checksum of HDF5 complains."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        try:
+            while done < len(view):
+                count = os.preadv(self._fd, [view[done:]], self._at + done)
+                if count == 0:
+                    break
+                done += count
+        except BaseException as error:
+            self._remember(error)
+        view[done:] = bytes(len(view) - done)
+        for offset, data in self._unwritten:
+            start, stop = max(offset, self._at), min(offset + len(data), self._at + len(view))
+            if start < stop:
+                view[start - self._at : stop - self._at] = data[start - offset : stop - offset]
+        self._at += len(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Nothing is buffered here; durability is one fsync at the end."""
+
+    def _remember(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+
+
+class OutputFile(InputFile):
+    """The same for writing: after a failure, writes go to memory instead of the file."""
+
+    def write(self, data: Any) -> int:
+        """Write at the position; all of it, or the failure is remembered."""
+        view = memoryview(data).cast("B")
+        if self.failure is None:
+            try:
+                done = 0
+                while done < len(view):
+                    done += os.pwrite(self._fd, view[done:], self._at + done)
+            except BaseException as error:
+                self._remember(error)
+        if self.failure is not None:
+            self._unwritten.append((self._at, bytes(view)))
+        self._at += len(view)
+        self._end = max(self._end, self._at)
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the length."""
+        self._end = self._at if size is None else size
+        if self.failure is None:
+            try:
+                os.ftruncate(self._fd, self._end)
+            except BaseException as error:
+                self._remember(error)
+        return self._end
+
+    def abandon(self) -> None:
+        """Write nothing more to the file: it will not be kept."""
+        self._remember(OSError("abandoned"))
+
+
+def open_file(stream: InputFile, *, write: bool) -> Any:
+    """The HDF5 identifier of an open or a new file."""
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_fclose_degree(h5f.CLOSE_STRONG)
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
@@ -55,12 +150,12 @@ def open_file(stream: Latched, *, write: bool) -> Any:
 
 
 @contextmanager
-def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
-    """Every call into HDF5 runs in here: signals wait, and whatever fails gets its right name.
+def hdf5_calls(stream: InputFile, path: AnyPath, doing: str) -> Iterator[None]:
+    """Every call into HDF5 runs in here: signals wait, and failures become errors that name the file.
 
     A failure of the system is a StorageError; anything else that HDF5 finds is a damaged file.
     """
-    with Shield():
+    with DeferredSignals():
         try:
             try:
                 yield
@@ -72,7 +167,7 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
                     raise failure
         except (TpcaError, MemoryError):
             raise
-        except Refusal as error:
+        except BadFile as error:
             raise FileRefused(f"{printable(path)} was refused: {error}") from error
         except Exception as error:
             if "memory allocation" in str(error):
@@ -83,8 +178,8 @@ def guarded(stream: Latched, path: AnyPath, doing: str) -> Iterator[None]:
             raise FileRefused(f"{printable(path)} is damaged: {printable(reason[:200])}") from error
 
 
-def close_all(file: Any, *things: Any) -> None:
-    """Close identifiers now, inside the guard: the garbage collector would do it where signals raise."""
+def close_identifiers(file: Any, *things: Any) -> None:
+    """Close identifiers now: the garbage collector would do it where signals are not deferred."""
     for thing in things:
         if thing.valid:
             thing.close()

@@ -1,7 +1,7 @@
-"""A shield that holds back Python's signal handlers while HDF5 calls into Python.
+"""Holds back Python's signal handlers while HDF5 runs or a file is being cleaned up.
 
-A handler that raises inside a file callback would throw an exception through the C library, which then
-crashes. Inside the shield a signal is only noted; on leaving, the handler that was there runs.
+HDF5 calls our file objects. A handler that raises in there would throw an exception through the C library,
+which then crashes. So a signal is only noted, and its handler runs when the call is over.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ _HELD = tuple(
 _Handler = Callable[[int, FrameType | None], Any]
 
 
-_shields = 0  # how deep the main thread is in them
+_depth = 0  # blocks that the main thread is in
 
 
-class Shield:
-    """`with Shield(): ...` around every call into h5py. Only the main thread ever runs handlers."""
+class DeferredSignals:
+    """`with DeferredSignals(): ...`: signals that arrive in the block are handled at its end.
 
-    def __enter__(self) -> Shield:
-        global _shields
+    Blocks may be nested; the outermost counts. In other threads it does nothing: Python runs signal handlers
+    in the main thread only.
+    """
+
+    def __enter__(self) -> DeferredSignals:
+        global _depth
         self._noted: list[tuple[int, FrameType | None]] = []
         self._saved: list[tuple[int, _Handler]] = []
         self._counted = threading.current_thread() is threading.main_thread()
-        if self._counted and _shields == 0:
+        if self._counted and _depth == 0:
             try:
                 for number in _HELD:
                     handler = signal.getsignal(number)
@@ -41,7 +45,7 @@ class Shield:
             except BaseException:
                 self._restore(0)
                 raise
-        _shields += self._counted
+        _depth += self._counted
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -62,8 +66,8 @@ class Shield:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _shields
-        _shields -= self._counted
+        global _depth
+        _depth -= self._counted
         self._restore(0)
         handlers = dict(self._saved)
         for number, frame in self._noted:

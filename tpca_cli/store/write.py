@@ -1,7 +1,7 @@
-"""Write a file by its table: bounded memory, never half a file, the same bytes every time.
+"""Writes a file by its table: bounded memory, never half a file, the same bytes every time.
 
-Content goes to a temporary through the latched sink; when all is in, the temporary is read back through
-the guard, made durable, and only then gets its name.
+Content goes to a temporary file. When all is in, the file is read back with every check of `read`, made
+durable, and only then gets its name.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ from typing import Any
 import numpy as np
 
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
-from tpca_cli.store.dataset import Dataset
-from tpca_cli.store.digest import Attribute, LeafDigest, root_digest
-from tpca_cli.store.files import AnyPath, Place, Temporary
-from tpca_cli.store.guard import ATTRIBUTE_BYTES, element
-from tpca_cli.store.hdf5 import close_all, guarded, open_file
-from tpca_cli.store.layout import set_attributes
-from tpca_cli.store.peek import Identity, identity
-from tpca_cli.store.read import RESERVED, Reader
+from tpca_cli.store.dataset import Array, DatasetWriter, set_attributes
+from tpca_cli.store.digest import Attribute, DatasetDigest, root_digest
+from tpca_cli.store.files import AnyPath, Place, TemporaryFile
+from tpca_cli.store.guard import ATTRIBUTE_BYTES, dtype_of
+from tpca_cli.store.hdf5 import OutputFile, close_identifiers, hdf5_calls, open_file
+from tpca_cli.store.read import RESERVED, Identity, Reader, identity
 from tpca_cli.store.schema import Field, Schema
-from tpca_cli.store.signals import Shield
-from tpca_cli.store.sink import Sink
-from tpca_cli.store.stream import Stream
+from tpca_cli.store.signals import DeferredSignals
 
 _PUT_CHUNK = 1 << 20
 _THOROUGH, _QUICK, _FASTEST = 9, 4, 1
@@ -52,7 +48,7 @@ def create(
 
 
 class Writer:
-    """One file in the making. Use `create`."""
+    """A file that is being written. Use `create`."""
 
     def __init__(
         self, target: AnyPath, schema: Schema, *, force: bool, expect: Identity | None, private: bool
@@ -69,11 +65,11 @@ class Writer:
 
     def __enter__(self) -> Writer:
         self._file: Any = None
-        self._temporary = Temporary(Place.at(self.target), self._force)
+        self._temporary = TemporaryFile(Place.at(self.target), self._force)
         try:
-            self._sink = Sink(self._temporary.fd, durable=not self._private)
-            with guarded(self._sink, self.target, "write"):
-                self._file = open_file(self._sink, write=True)
+            self._output = OutputFile(self._temporary.fd)
+            with hdf5_calls(self._output, self.target, "write"):
+                self._file = open_file(self._output, write=True)
         except BaseException:
             self._abandon()
             raise
@@ -110,9 +106,9 @@ class Writer:
         row = values.nbytes // max(1, len(values)) if values.ndim else 0
         rows = max(1, _PUT_CHUNK // max(1, row))
         level = (_THOROUGH if values.nbytes <= _PUT_CHUNK else _QUICK) if compress else 0
-        dataset = self._dataset()
+        dataset = self._new_dataset()
         dataset.create(path, field, values.shape, rows, level, grow=False)
-        leaf = LeafDigest()
+        leaf = DatasetDigest()
         leaf.add(values.data if values.size else b"")
         step = max(1, rows)
         for start in range(0, len(values) if values.ndim else 1, step):
@@ -138,7 +134,7 @@ class Writer:
         field = self.schema.field(path)
         if field is None:
             raise KeyError(f"{path!r} is not in the table of {self.schema.format}")
-        if element(field) != dtype:
+        if dtype_of(field) != dtype:
             raise TypeError(f"{path!r} is {field.dtype} in the table, not {dtype}")
         fits = field.admits(shape) or (
             growing and field.admits((field.shape[0] if field.shape and field.shape[0] else 0, *shape[1:]))
@@ -149,8 +145,8 @@ class Writer:
             raise ValueError(f"{path!r} is written twice")
         return field
 
-    def _dataset(self) -> Dataset:
-        return Dataset(self._file, self._sink, self.target)
+    def _new_dataset(self) -> DatasetWriter:
+        return DatasetWriter(self._file, self._output, self.target)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -170,7 +166,7 @@ class Writer:
             self._abandon()
 
     def finish(self) -> Reader:
-        """No more will be written: the reader that checked the file; leaving `with` gives it its name."""
+        """Write no more; returns the reader that checked the file. Leaving `with` gives the file its name."""
         self._reader = self._finish()
         return self._reader
 
@@ -181,9 +177,9 @@ class Writer:
         if missing is not None:
             raise ValueError(f"{missing!r} of {self.schema.format} was not written")
         digest = root_digest(self._attributes, self._leaves)
-        with guarded(self._sink, self.target, "write"):
+        with hdf5_calls(self._output, self.target, "write"):
             set_attributes(self._file, {**self._attributes, "digest": digest})
-            close_all(self._file)
+            close_identifiers(self._file)
             self._file = None
         reader = self._read_back(digest)
         try:
@@ -218,10 +214,69 @@ class Writer:
         return reader
 
     def _abandon(self) -> None:
-        with Shield():
+        with DeferredSignals():
             if self._file is not None:
-                self._sink.abandon()
-                with suppress(StorageError, FileRefused), guarded(self._sink, self.target, "write"):
-                    close_all(self._file)
+                self._output.abandon()
+                with suppress(StorageError, FileRefused), hdf5_calls(self._output, self.target, "write"):
+                    close_identifiers(self._file)
                 self._file = None
             self._temporary.close()
+
+
+class Stream:
+    """A dataset that grows by rows. Use `Writer.stream`."""
+
+    def __init__(
+        self, writer: Writer, path: str, field: Field, row_shape: tuple[int, ...], rows: int, level: int
+    ) -> None:
+        self._writer = writer
+        self._path = path
+        self._field = field
+        self._row_shape = row_shape
+        self._rows = rows
+        self._level = level
+        self._held: list[Array] = []
+        self._held_rows = 0
+        self._dataset: DatasetWriter | None = None
+        self._leaf = DatasetDigest()
+        self.count = 0
+
+    def append(self, rows: Any) -> None:
+        """Add rows; what does not fill a chunk waits for the next call."""
+        values = np.asarray(rows)
+        if values.dtype != dtype_of(self._field) or values.shape[1:] != self._row_shape:
+            raise TypeError(f"rows of {self._path!r} are {self._field.dtype} {self._row_shape}")
+        values = np.ascontiguousarray(values)
+        if not self._field.bulk and values.size:
+            self._leaf.add(values.data)
+        while len(values):
+            room = self._rows - self._held_rows
+            piece, values = values[:room], values[room:]
+            # a whole chunk is written at once; a part must be copied, for the caller may reuse its array
+            self._held.append(piece if len(piece) == self._rows else piece.copy())
+            self._held_rows += len(piece)
+            self.count += len(piece)
+            if self._held_rows == self._rows:
+                self._flush()
+
+    def _flush(self) -> None:
+        rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
+        if self._dataset is None:
+            self._dataset = self._writer._new_dataset()
+            empty = (0, *self._row_shape)
+            self._dataset.create(self._path, self._field, empty, self._rows, self._level, grow=True)
+        self._dataset.write(rows, self.count - len(rows), grow=True)
+        self._held, self._held_rows = [], 0
+
+    def _finish(self) -> tuple[Field, tuple[int, ...], bytes]:
+        shape = (self.count, *self._row_shape)
+        if self._dataset is None:
+            # little enough for one chunk of just this size: no index, no padding
+            rows = np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._field.dtype)])
+            self._dataset = self._writer._new_dataset()
+            self._dataset.create(self._path, self._field, shape, max(1, self.count), self._level, grow=False)
+            self._dataset.write(rows, 0)
+        elif self._held_rows:
+            self._flush()
+        self._dataset.close()
+        return self._field, shape, self._leaf.value()

@@ -1,8 +1,8 @@
-"""Records as packed columns: one byte plane after another, so that deflate removes what repeats.
+"""Tables packed into byte arrays: integers as byte planes, byte strings and named arrays one after another.
 
-A table of n records is one uint8 array `(planes, n)`: each column takes as many rows as it has bytes,
-least significant first. A column that is the same for all records, or small, then costs almost nothing.
-Plain h5py reads it: a column is the little-endian integer made of its planes.
+A table of n records is one uint8 array `(planes, n)`: each column takes as many planes as it has bytes,
+least significant first. Deflate then removes what repeats: a column that is the same for all records, or
+small, costs almost nothing. Plain h5py reads it: a column is the little-endian integer made of its planes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Columns = Mapping[str, int]  # name -> bytes per record, in the order of the pla
 
 
 def pack(table: Mapping[str, Array], columns: Columns) -> npt.NDArray[np.uint8]:
-    """The byte planes of `table`; values that do not fit their column are an error of the program."""
+    """The byte planes of `table`; OverflowError for values that do not fit their column."""
     planes = []
     for name, width in columns.items():
         values = np.asarray(table[name])
@@ -60,9 +60,10 @@ def join_bytes(items: list[bytes]) -> npt.NDArray[np.uint8]:
 
 
 def split_bytes(data: npt.NDArray[np.uint8], count: int) -> list[bytes]:
+    """The byte strings of `join_bytes`; refused unless there are `count` of them."""
     items = data.tobytes().split(b"\0")
     if len(items) != count + 1 or items.pop() != b"":
-        raise FileRefused(f"the list of names does not hold {count} names")
+        raise FileRefused(f"a list of byte strings does not hold {count} of them")
     return items
 
 
@@ -72,12 +73,13 @@ def join_blobs(blobs: list[bytes]) -> npt.NDArray[np.uint8]:
 
 
 def split_blobs(data: npt.NDArray[np.uint8]) -> list[bytes]:
+    """The byte strings of `join_blobs`."""
     raw, blobs, at = data.tobytes(), [], 0
     while at < len(raw):
         size = int.from_bytes(raw[at : at + 4], "little")
         blob = raw[at + 4 : at + 4 + size]
         if len(blob) != size:
-            raise FileRefused("the metadata table is cut short")
+            raise FileRefused("a list of byte strings is cut short")
         blobs.append(blob)
         at += 4 + size
     return blobs
@@ -94,6 +96,7 @@ def join_arrays(arrays: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
 
 
 def split_arrays(data: npt.NDArray[np.uint8]) -> dict[str, Array]:
+    """The named arrays of `join_arrays`."""
     raw, at, arrays = data.tobytes(), 0, {}
     while at < len(raw):
         end = raw.find(b"\n", at, at + 200)

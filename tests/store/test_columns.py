@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.archive.columns import join_blobs, join_bytes, pack, split_blobs, split_bytes, unpack
 from tpca_cli.errors import FileRefused
+from tpca_cli.store.columns import join_blobs, join_bytes, pack, split_blobs, split_bytes, unpack
 
 COLUMNS = {"digest": 8, "time": 8, "size": 6, "mode": 1}
 ROW = st.tuples(
