@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tpca_cli.errors import TpcaError
 from tpca_cli.report import page, plots
-from tpca_cli.report.model import Facts, Section
+from tpca_cli.report.facts import Facts, Section
 from tpca_cli.report.svg import HEIGHT, TINY, WIDTH, Series, line_chart
 
 VOID = {"meta", "link", "img", "input", "br"}

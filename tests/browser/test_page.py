@@ -11,7 +11,7 @@ from webdriver import Browser
 
 from tpca_cli import images
 from tpca_cli.report import page
-from tpca_cli.report.model import Facts, Section
+from tpca_cli.report.facts import Facts, Section
 from tpca_cli.report.plots import Curve
 from tpca_cli.report.sheets import basis_sheet
 

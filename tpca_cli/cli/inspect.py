@@ -14,7 +14,7 @@ from tpca_cli.cli.options import Console
 
 if TYPE_CHECKING:
     from tpca_cli.report.album import Album
-    from tpca_cli.report.model import Facts
+    from tpca_cli.report.facts import Facts
 
 EPILOG = """\b
 Examples:
@@ -71,7 +71,7 @@ def command(console: Console, file: Path, listed: bool, count: int, force: bool,
 
     Prints a page of text, or one JSON object; the options that name an OUT file write pictures as well.
     """
-    from tpca_cli.report.facts import describe
+    from tpca_cli.report.describe import describe
 
     outputs = _outputs(given)
     if not outputs and not listed:

@@ -20,9 +20,8 @@ from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.fixed import SCALE, FixedBasis
 from tpca_cli.report import curves, page, plots, samples, sheets
-from tpca_cli.report.facts import describe
-from tpca_cli.report.model import Facts
-from tpca_cli.report.of_archive import archive_facts, image_list
+from tpca_cli.report.describe import archive_facts, describe, image_list
+from tpca_cli.report.facts import Facts
 from tpca_cli.report.samples import Specimen
 from tpca_cli.store.peek import format_of
 

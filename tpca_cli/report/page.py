@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import __version__
-from tpca_cli.report.model import Facts, human, percent
+from tpca_cli.report.facts import Facts, human, percent
 from tpca_cli.report.plots import Curve
 from tpca_cli.report.svg import Series, line_chart
 
