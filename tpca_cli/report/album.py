@@ -19,10 +19,10 @@ from tpca_cli.basisfile import read_basis
 from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.fixed import SCALE, FixedBasis
-from tpca_cli.report import curves, page, plots, samples, sheets
+from tpca_cli.report import page, plots, samples, sheets
 from tpca_cli.report.describe import archive_facts, describe, image_list
 from tpca_cli.report.facts import Facts
-from tpca_cli.report.samples import Specimen
+from tpca_cli.report.samples import SampleImage
 from tpca_cli.store.peek import format_of
 
 Progress = Callable[[str, int, int], None] | None
@@ -40,7 +40,7 @@ class Contents(Protocol):
 
     def spectrum(self) -> tuple[Floats, float]: ...
     def elements(self, count: int) -> tuple[Floats, list[str]]: ...
-    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]: ...
+    def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]: ...
     def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]: ...
     def listing(self) -> list[dict[str, Any]]: ...
 
@@ -65,19 +65,19 @@ class Album:
         return images.encode_file(sheets.basis_sheet(tensors, labels), "RGB", format=format, quality=88)
 
     def gallery(self, sources: Sequence[str], count: int, format: str = "png") -> bytes:
-        specimens = self.contents.specimens(sources, count)
-        counts = samples.ladder(max(specimen.most for specimen in specimens), ROWS)
-        return images.encode_file(samples.gallery(specimens, counts), "RGB", format=format, quality=88)
+        chosen = self.contents.sample(sources, count)
+        counts = samples.component_counts(max(each.most for each in chosen), ROWS)
+        return images.encode_file(samples.gallery(chosen, counts), "RGB", format=format, quality=88)
 
     def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[plots.Curve, ...]:
         """Curves on a sample of the sources: color images, or gray ones where there is no color."""
-        found = self.contents.specimens(sources, 4 * RATE_SAMPLE)
+        found = self.contents.sample(sources, 4 * RATE_SAMPLE)
         originals = [s.original for s in found if s.original is not None and s.original.dtype == np.uint8]
         for channels in (3, 1):
             pictures = [pixels for pixels in originals if pixels.shape[2] == channels][:RATE_SAMPLE]
             if pictures:
                 train, method = self.contents.trainer(pictures)
-                return curves.measure(pictures, train, method, progress)
+                return samples.rate_curves(pictures, train, method, progress)
         raise UsageError("rate-distortion curves need 8-bit gray or color images in the source")
 
     def rate_distortion(self, sources: Sequence[str], progress: Progress = None) -> bytes:
@@ -86,12 +86,12 @@ class Album:
 
     def page(self, sources: Sequence[str], count: int, elements: int, progress: Progress = None) -> bytes:
         """The whole report; with sources, images are compared to their originals and to other codecs."""
-        specimens = self.contents.specimens(sources, count)
+        chosen = self.contents.sample(sources, count)
         listed = self.contents.listing()
-        known = any(specimen.original is not None for specimen in specimens)
+        known = any(each.original is not None for each in chosen)
         against = "Their originals are on the left." if known else "All components are on the left."
         pictures = page.Pictures(
-            comparisons=samples.comparisons(specimens, STEPS),
+            comparisons=samples.comparisons(chosen, STEPS),
             reference="original" if known else "all components",
             note=f"The first M components of the basis rebuild the images. {against}",
             basis_sheet=self.basis_grid(elements),
@@ -114,7 +114,7 @@ class ArchiveContents:
     def listing(self) -> list[dict[str, Any]]:
         return image_list(self.archive)
 
-    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]:
+    def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]:
         return samples.from_archive(self.archive, sources, count)
 
     def elements(self, count: int) -> tuple[Floats, list[str]]:
@@ -134,7 +134,7 @@ class ArchiveContents:
         coder = self.archive.coder(self.group)
         energy = np.zeros(coder.basis.components)
         blocks = np.flatnonzero(self.archive.index.blocks["group"] == self.group)
-        for at in samples.spread(len(blocks), 4):
+        for at in samples.evenly_spaced(len(blocks), 4):
             for pixels in self.archive.block(int(blocks[at]))[:SPECTRUM_SAMPLE]:
                 coefficients = coder.basis.project(coder.framing.split(pixels)) / SCALE  # (frames, M)
                 energy += (coefficients.astype(np.float64) ** 2).sum(axis=0)
@@ -165,7 +165,7 @@ class BasisContents:
     def listing(self) -> list[dict[str, Any]]:
         return []
 
-    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]:
+    def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]:
         return samples.from_basis(self.basis, self.stored.framing, sources, count) if sources else []
 
     def elements(self, count: int) -> tuple[Floats, list[str]]:
