@@ -22,7 +22,7 @@ from paper_page import Result, write_page
 
 from tpca_cli import images
 from tpca_cli.basisfile import read_basis
-from tpca_cli.report import plots, sheets
+from tpca_cli.report import charts, sheets
 from tpca_cli.report.samples import decibels, evenly_spaced, psnr
 
 Floats = NDArray[np.float64]
@@ -204,7 +204,8 @@ def draw(
     shown = np.sqrt(values) if experiment.spectrum == "singular values" else values
     title = f"{experiment.title}, {len(frames):,} images: {experiment.spectrum}"
     energy = values[values > values[0] * 1e-14] / total
-    spectrum.write_bytes(plots.spectrum_png(shown[: len(energy)], 0.0, name=experiment.spectrum, title=title))
+    drawn = charts.spectrum_charts(shown[: len(energy)], 0.0, experiment.spectrum)
+    spectrum.write_bytes(charts.to_png(drawn, title))
     labels = [str(number + 1) for number in range(len(elements))]
     sheet = sheets.basis_sheet(elements, labels, side=64)
     basis.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=QUALITY))

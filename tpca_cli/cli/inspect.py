@@ -27,8 +27,7 @@ Examples:
   tpca inspect photos.h5 --report photos.html --source photos/
 
 \b
-Pictures are PNG files; --basis-grid and --gallery also write JPEG, to OUT.jpg.
---spectrum and --rd need matplotlib: pip install 'tpca-cli[plot]'."""
+Pictures are PNG files; --basis-grid and --gallery also write JPEG, to OUT.jpg."""
 
 FILE = click.Path(path_type=Path)
 

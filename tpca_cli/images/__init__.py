@@ -9,6 +9,7 @@ rotated.
 
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
+from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import LOSSY_CODECS, OUTPUT_FORMATS, encode_file, lossy_copy
 from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
@@ -35,6 +36,8 @@ __all__ = [
     "read",
     "sniff",
     "source_digest",
+    "text_mask",
+    "text_width",
     "widen",
     "widens",
 ]

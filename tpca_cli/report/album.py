@@ -19,7 +19,7 @@ from tpca_cli.basisfile import read_basis
 from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.fixed import SCALE, FixedBasis
-from tpca_cli.report import page, plots, samples, sheets
+from tpca_cli.report import charts, page, samples, sheets
 from tpca_cli.report.describe import archive_facts, describe, image_list
 from tpca_cli.report.facts import Facts
 from tpca_cli.report.samples import SampleImage
@@ -58,7 +58,7 @@ class Album:
     def spectrum(self) -> bytes:
         values, total = self.contents.spectrum()
         title = f"{self.facts.name}: {len(values):,} components"
-        return plots.spectrum_png(values, total, name=self.facts.values_name, title=title)
+        return charts.to_png(charts.spectrum_charts(values, total, self.facts.values_name), title)
 
     def basis_grid(self, count: int, format: str = "png") -> bytes:
         tensors, labels = self.contents.elements(count)
@@ -69,7 +69,7 @@ class Album:
         counts = samples.component_counts(max(each.most for each in chosen), ROWS)
         return images.encode_file(samples.gallery(chosen, counts), "RGB", format=format, quality=88)
 
-    def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[plots.Curve, ...]:
+    def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[charts.Curve, ...]:
         """Curves on a sample of the sources: color images, or gray ones where there is no color."""
         found = self.contents.sample(sources, 4 * RATE_SAMPLE)
         originals = [s.original for s in found if s.original is not None and s.original.dtype == np.uint8]
@@ -82,7 +82,7 @@ class Album:
 
     def rate_distortion(self, sources: Sequence[str], progress: Progress = None) -> bytes:
         measured = self.curves(sources, progress)
-        return plots.rate_distortion_png(measured, title=f"{self.facts.name}: bits and quality")
+        return charts.to_png([charts.rate_chart(measured)], f"{self.facts.name}: bits and quality")
 
     def page(self, sources: Sequence[str], count: int, elements: int, progress: Progress = None) -> bytes:
         """The whole report; with sources, images are compared to their originals and to other codecs."""

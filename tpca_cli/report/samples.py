@@ -23,8 +23,8 @@ from tpca_cli.coder import Coder
 from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.quality import psnr as psnr_of
+from tpca_cli.report.charts import Curve
 from tpca_cli.report.page import Comparison, Step
-from tpca_cli.report.plots import Curve
 from tpca_cli.report.sheets import Cell, Pixels, contact_sheet, to_rgb
 from tpca_cli.scan import ImageRef, scan
 from tpca_cli.store import digest_of
