@@ -22,8 +22,8 @@ from paper_page import Result, write_page
 
 from tpca_cli import images
 from tpca_cli.basisfile import read_basis
-from tpca_cli.report import plots, sheets
-from tpca_cli.report.samples import decibels, psnr, spread
+from tpca_cli.report import charts, sheets
+from tpca_cli.report.samples import decibels, evenly_spaced, psnr
 
 Floats = NDArray[np.float64]
 BLOCK = 256
@@ -204,11 +204,12 @@ def draw(
     shown = np.sqrt(values) if experiment.spectrum == "singular values" else values
     title = f"{experiment.title}, {len(frames):,} images: {experiment.spectrum}"
     energy = values[values > values[0] * 1e-14] / total
-    spectrum.write_bytes(plots.spectrum_png(shown[: len(energy)], 0.0, name=experiment.spectrum, title=title))
+    drawn = charts.spectrum_charts(shown[: len(energy)], 0.0, experiment.spectrum)
+    spectrum.write_bytes(charts.to_png(drawn, title))
     labels = [str(number + 1) for number in range(len(elements))]
     sheet = sheets.basis_sheet(elements, labels, side=64)
     basis.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=QUALITY))
-    at = spread(len(frames), SHOWN if frames.shape[1] <= 64 else SHOWN_LARGE)
+    at = evenly_spaced(len(frames), SHOWN if frames.shape[1] <= 64 else SHOWN_LARGE)
     half = len(at) // 2
     for path, pixels in ((originals, frames), (reconstructed, whole), (truncated, cut)):
         captions = [

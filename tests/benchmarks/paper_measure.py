@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from tpca_cli import images
-from tpca_cli.images.rivals import lossy
+from tpca_cli.images import lossy_copy
 from tpca_cli.parallel import ordered_map
 from tpca_cli.quality import psnr
 from tpca_cli.sources.scan import scan
@@ -118,7 +118,7 @@ def jpeg_at(frames: Pixels, target: float) -> Jpeg:
 
 
 def _jpeg(frames: Pixels, quality: int) -> tuple[int, float, Pixels]:
-    results = list(ordered_map(lambda frame: lossy(frame, "JPEG", quality), frames, WORKERS))
+    results = list(ordered_map(lambda frame: lossy_copy(frame, "JPEG", quality), frames, WORKERS))
     back = np.stack([pixels for _, pixels in results])
     return sum(size for size, _ in results), pooled_psnr(squared(frames, back), frames), back
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paper_measure import Cost, Jpeg, table
 
-from tpca_cli.report.model import human
+from tpca_cli.report.facts import human
 
 INTRO = """# The paper's experiments
 

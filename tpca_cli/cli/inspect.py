@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +15,7 @@ from tpca_cli.cli.options import Console
 
 if TYPE_CHECKING:
     from tpca_cli.report.album import Album
-    from tpca_cli.report.model import Facts
+    from tpca_cli.report.facts import Facts
 
 EPILOG = """\b
 Examples:
@@ -27,8 +28,7 @@ Examples:
   tpca inspect photos.h5 --report photos.html --source photos/
 
 \b
-Pictures are PNG files; --basis-grid and --gallery also write JPEG, to OUT.jpg.
---spectrum and --rd need matplotlib: pip install 'tpca-cli[plot]'."""
+Pictures are PNG files; --basis-grid and --gallery also write JPEG, to OUT.jpg."""
 
 FILE = click.Path(path_type=Path)
 
@@ -66,29 +66,69 @@ FILE = click.Path(path_type=Path)
 )
 @options.force_option
 @options.common_options
-def command(console: Console, file: Path, listed: bool, count: int, force: bool, **given: Any) -> int:
+def command(
+    console: Console,
+    file: Path,
+    listed: bool,
+    spectrum: Path | None,
+    basis_grid: Path | None,
+    count: int,
+    gallery: tuple[str, Path] | None,
+    rd: tuple[str, Path] | None,
+    report: Path | None,
+    basis: Path | None,
+    source: str | None,
+    pictures: int,
+    force: bool,
+) -> int:
     """Show what FILE is: a tensor cache, an operator, a basis or an archive.
 
     Prints a page of text, or one JSON object; the options that name an OUT file write pictures as well.
     """
-    from tpca_cli.report.facts import describe
+    from tpca_cli.report.describe import describe
 
-    outputs = _outputs(given)
-    if not outputs and not listed:
+    progress = console.progress
+    drawings: list[tuple[Path, Callable[[Album], bytes]]] = []
+    if spectrum:
+        drawings.append((spectrum, lambda album: album.spectrum()))
+    if basis_grid:
+        drawings.append((basis_grid, lambda album: album.basis_grid(count, _format(basis_grid))))
+    if report:
+        sources = [source] if source else []
+        drawings.append((report, lambda album: album.page(sources, pictures, count, progress)))
+    if gallery:
+        shown, picture = gallery
+        drawings.append((picture, lambda album: album.gallery([shown], pictures, _format(picture))))
+    if rd:
+        measured, chart = rd
+        drawings.append((chart, lambda album: album.rate_distortion([measured], progress)))
+    if not drawings and not listed:
         facts = describe(file)
         console.result(facts.data, _page(facts))
         return 0
+    return _show(console, file, basis, listed, drawings, force)
 
+
+def _show(
+    console: Console,
+    file: Path,
+    basis: Path | None,
+    listed: bool,
+    drawings: Sequence[tuple[Path, Callable[[Album], bytes]]],
+    force: bool,
+) -> int:
+    """Write the drawings of a file, and print its page or its list of images."""
+    from tpca_cli.errors import printable
     from tpca_cli.report.album import open_album
-    from tpca_cli.store import check_output
+    from tpca_cli.store import check_output, write_file
 
-    for target in outputs.values():
+    for target, _ in drawings:
         check_output(target, force)
     linked = None
-    if given["basis"]:
+    if basis:
         from tpca_cli.archive.reader import linked_basis
 
-        linked = linked_basis(given["basis"])
+        linked = linked_basis(basis)
     with open_album(file, linked) as album:
         data = dict(album.facts.data)
         text = _page(album.facts)
@@ -97,39 +137,14 @@ def command(console: Console, file: Path, listed: bool, count: int, force: bool,
 
             data["list"] = album.listing()
             text = listing(data["list"])
-        written = _draw(album, outputs, given, count, force, console)
-    if written:
-        data["written"] = written
-        for path in written:
+        for target, draw in drawings:
+            write_file(target, draw(album), force=force)
+    if drawings:
+        data["written"] = [printable(target) for target, _ in drawings]
+        for path in data["written"]:
             console.say(f"wrote {path}")
     console.result(data, text)
     return 0
-
-
-def _outputs(given: dict[str, Any]) -> dict[str, Path]:
-    """The files that were asked for, by option."""
-    named = {name: given[name] for name in ("spectrum", "basis_grid", "report")}
-    named |= {name: given[name][1] if given[name] else None for name in ("gallery", "rd")}
-    return {name: path for name, path in named.items() if path is not None}
-
-
-def _draw(
-    album: Album, outputs: dict[str, Path], given: dict[str, Any], count: int, force: bool, console: Console
-) -> list[str]:
-    from tpca_cli.errors import printable
-    from tpca_cli.store import write_file
-
-    shown, sources = given["pictures"], [given["source"]] if given["source"] else []
-    make = {
-        "spectrum": lambda: album.spectrum(),
-        "basis_grid": lambda: album.basis_grid(count, _format(outputs["basis_grid"])),
-        "gallery": lambda: album.gallery([given["gallery"][0]], shown, _format(outputs["gallery"])),
-        "rd": lambda: album.rate_distortion([given["rd"][0]], console.progress),
-        "report": lambda: album.page(sources, shown, count, console.progress),
-    }
-    for name, target in outputs.items():
-        write_file(target, make[name](), force=force)
-    return [printable(target) for target in outputs.values()]
 
 
 def _format(target: Path) -> str:

@@ -9,7 +9,8 @@ rotated.
 
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
-from tpca_cli.images.encode import OUTPUT_FORMATS, encode_file
+from tpca_cli.images.draw import text_mask, text_width
+from tpca_cli.images.encode import LOSSY_CODECS, OUTPUT_FORMATS, encode_file, lossy_copy
 from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import Stamp, file_digest, source_digest
@@ -17,6 +18,7 @@ from tpca_cli.images.source import Stamp, file_digest, source_digest
 __all__ = [
     "CHANNELS",
     "FORMATS",
+    "LOSSY_CODECS",
     "MAX_PIXELS",
     "MAX_SIDE",
     "OUTPUT_FORMATS",
@@ -27,12 +29,15 @@ __all__ = [
     "common_channels",
     "encode_file",
     "file_digest",
+    "lossy_copy",
     "narrow",
     "prepare_resizing",
     "probe",
     "read",
     "sniff",
     "source_digest",
+    "text_mask",
+    "text_width",
     "widen",
     "widens",
 ]

@@ -29,6 +29,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "bmp": {},
     "ppm": {},
 }
+LOSSY_CODECS: dict[str, dict[str, Any]] = {"JPEG": {"optimize": True}, "WebP": {"method": 4}}
 _WITH_METADATA = frozenset({"png", "tiff", "webp", "jpeg"})
 
 
@@ -55,3 +56,19 @@ def encode_file(
     file = io.BytesIO()
     image.save(file, format.upper(), **options)
     return file.getvalue()
+
+
+def lossy_copy(pixels: Pixels, codec: str, quality: int) -> tuple[int, Pixels]:
+    """An 8-bit gray or color picture through one of LOSSY_CODECS: the bytes of the file, and its pixels.
+
+    The codec's own defaults otherwise, subsampled color included: this measures what people would store.
+    """
+    gray = pixels.shape[2] == 1
+    file = io.BytesIO()
+    image = Image.fromarray(pixels[:, :, 0] if gray else pixels)
+    image.save(file, codec.upper(), quality=quality, **LOSSY_CODECS[codec])
+    size = file.getbuffer().nbytes
+    file.seek(0)
+    with Image.open(file, formats=[codec.upper()]) as back:
+        decoded = np.asarray(back.convert("L" if gray else "RGB"))
+    return size, decoded[:, :, None] if gray else decoded  # (h, w, c)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,21 +17,29 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.basisfile import read_basis
 from tpca_cli.coder import Coder
 from tpca_cli.errors import UsageError
-from tpca_cli.report import curves, page, plots, samples, sheets
-from tpca_cli.report.facts import describe
-from tpca_cli.report.model import Facts
-from tpca_cli.report.of_archive import archive_facts, image_list
-from tpca_cli.report.samples import Specimen
+from tpca_cli.report import charts, page, samples, sheets
+from tpca_cli.report.describe import archive_facts, describe, image_list
+from tpca_cli.report.facts import Facts
+from tpca_cli.report.samples import SampleImage
 from tpca_cli.store import format_of
 from tpca_cli.tensor_pca.basis import Rank1Basis
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 
 Progress = Callable[[str, int, int], None] | None
 Floats = npt.NDArray[np.float64]
-STEPS = 7  # component counts that the page's slider offers
-ROWS = 5  # and that a gallery shows
+SLIDER_COUNTS = 7  # component counts that the page's slider offers
+GALLERY_COUNTS = 5  # and that a gallery shows
 RATE_SAMPLE = 64  # images on which curves are measured
 SPECTRUM_SAMPLE = 64  # images on which an archive's energies are measured
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """What each component of a basis holds, falling, and what all of them would hold together."""
+
+    name: str
+    values: Floats
+    total: float
 
 
 class Contents(Protocol):
@@ -39,11 +47,20 @@ class Contents(Protocol):
 
     facts: Facts
 
-    def spectrum(self) -> tuple[Floats, float]: ...
-    def elements(self, count: int) -> tuple[Floats, list[str]]: ...
-    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]: ...
-    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]: ...
-    def listing(self) -> list[dict[str, Any]]: ...
+    def spectrum(self) -> Spectrum:
+        """The strength of each component."""
+
+    def elements(self, count: int) -> tuple[Floats, list[str]]:
+        """The strongest basis elements, (k, h, w, c), with a label for each."""
+
+    def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]:
+        """Some images, with their originals where `sources` has them."""
+
+    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+        """What makes a coder of the pictures for a step, and the method of its basis."""
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Every image with its quality; nothing where the file holds no images."""
 
 
 class Album:
@@ -54,52 +71,57 @@ class Album:
         self.facts = contents.facts
 
     def listing(self) -> list[dict[str, Any]]:
+        """Every image of an archive with its measured quality."""
         return self.contents.listing()
 
     def spectrum(self) -> bytes:
-        values, total = self.contents.spectrum()
-        title = f"{self.facts.name}: {len(values):,} components"
-        return plots.spectrum_png(values, total, name=self.facts.values_name, title=title)
+        """A PNG file of the spectrum and the energy that the first M components hold."""
+        found = self.contents.spectrum()
+        title = f"{self.facts.name}: {len(found.values):,} components"
+        return charts.to_png(charts.spectrum_charts(found.values, found.total, found.name), title)
 
     def basis_grid(self, count: int, format: str = "png") -> bytes:
+        """A picture of the strongest basis elements."""
         tensors, labels = self.contents.elements(count)
         return images.encode_file(sheets.basis_sheet(tensors, labels), "RGB", format=format, quality=88)
 
     def gallery(self, sources: Sequence[str], count: int, format: str = "png") -> bytes:
-        specimens = self.contents.specimens(sources, count)
-        counts = samples.ladder(max(specimen.most for specimen in specimens), ROWS)
-        return images.encode_file(samples.gallery(specimens, counts), "RGB", format=format, quality=88)
+        """A picture of originals over what comes back from more and more components."""
+        chosen = self.contents.sample(sources, count)
+        counts = samples.component_counts(max(each.most for each in chosen), GALLERY_COUNTS)
+        return images.encode_file(samples.gallery(chosen, counts), "RGB", format=format, quality=88)
 
-    def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[plots.Curve, ...]:
+    def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[charts.Curve, ...]:
         """Curves on a sample of the sources: color images, or gray ones where there is no color."""
-        found = self.contents.specimens(sources, 4 * RATE_SAMPLE)
+        found = self.contents.sample(sources, 4 * RATE_SAMPLE)
         originals = [s.original for s in found if s.original is not None and s.original.dtype == np.uint8]
         for channels in (3, 1):
             pictures = [pixels for pixels in originals if pixels.shape[2] == channels][:RATE_SAMPLE]
             if pictures:
                 train, method = self.contents.trainer(pictures)
-                return curves.measure(pictures, train, method, progress)
+                return samples.rate_curves(pictures, train, method, progress)
         raise UsageError("rate-distortion curves need 8-bit gray or color images in the source")
 
     def rate_distortion(self, sources: Sequence[str], progress: Progress = None) -> bytes:
+        """A PNG file of the rate-distortion curves."""
         measured = self.curves(sources, progress)
-        return plots.rate_distortion_png(measured, title=f"{self.facts.name}: bits and quality")
+        return charts.to_png([charts.rate_chart(measured)], f"{self.facts.name}: bits and quality")
 
     def page(self, sources: Sequence[str], count: int, elements: int, progress: Progress = None) -> bytes:
         """The whole report; with sources, images are compared to their originals and to other codecs."""
-        specimens = self.contents.specimens(sources, count)
+        chosen = self.contents.sample(sources, count)
         listed = self.contents.listing()
-        known = any(specimen.original is not None for specimen in specimens)
-        against = "Their originals are on the left." if known else "All components are on the left."
+        known = any(each.original is not None for each in chosen)
+        beside = "Their originals are on the left." if known else "All components are on the left."
         pictures = page.Pictures(
-            comparisons=samples.comparisons(specimens, STEPS),
+            comparisons=samples.comparisons(chosen, SLIDER_COUNTS),
             reference="original" if known else "all components",
-            note=f"The first M components of the basis rebuild the images. {against}",
+            note=f"The first M components of the basis rebuild the images. {beside}",
             basis_sheet=self.basis_grid(elements),
             curves=self.curves(sources, progress) if sources else (),
         )
-        values, total = self.contents.spectrum()
-        facts = replace(self.facts, values=values, total=total)
+        found = self.contents.spectrum()
+        facts = replace(self.facts, values=found.values, values_name=found.name, total=found.total)
         return page.render(facts, pictures, listed).encode("utf-8", "replace")
 
 
@@ -108,14 +130,16 @@ class ArchiveContents:
 
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
-        self.facts = replace(archive_facts(archive), values_name="energies")
+        self.facts = archive_facts(archive)
         groups = archive.index.blocks["group"]
         self.group = int(np.bincount(groups).argmax()) if len(groups) else 0  # the group with most blocks
 
     def listing(self) -> list[dict[str, Any]]:
+        """Every image with its measured quality."""
         return image_list(self.archive)
 
-    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]:
+    def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]:
+        """Images evenly spaced over the archive."""
         return samples.from_archive(self.archive, sources, count)
 
     def elements(self, count: int) -> tuple[Floats, list[str]]:
@@ -123,25 +147,26 @@ class ArchiveContents:
         basis = self.archive.coder(self.group).basis
         count = min(count, basis.components)
         unit = 4096.0 * SCALE * np.eye(basis.components, count)  # large: rounding must not show
-        silent = basis.synthesize(np.zeros((basis.components, 1)))
-        planes = basis.synthesize(unit) - silent  # (h, w, c, k)
+        mean = basis.synthesize(np.zeros((basis.components, 1)))
+        planes = basis.synthesize(unit) - mean  # (h, w, c, k)
         labels = [str(number + 1) for number in range(count)]
         if basis.indices is not None:
             labels = [",".join(str(j + 1) for j in index) for index in basis.indices[:count]]
         return np.moveaxis(planes, -1, 0), labels
 
-    def spectrum(self) -> tuple[Floats, float]:
+    def spectrum(self) -> Spectrum:
         """The energy of each component, measured on decoded images of the largest group."""
         coder = self.archive.coder(self.group)
         energy = np.zeros(coder.basis.components)
         blocks = np.flatnonzero(self.archive.index.blocks["group"] == self.group)
-        for at in samples.spread(len(blocks), 4):
+        for at in samples.evenly_spaced(len(blocks), 4):
             for pixels in self.archive.block(int(blocks[at]))[:SPECTRUM_SAMPLE]:
                 coefficients = coder.basis.project(coder.framing.split(pixels)) / SCALE  # (frames, M)
                 energy += (coefficients.astype(np.float64) ** 2).sum(axis=0)
-        return np.sort(energy)[::-1], float(energy.sum())
+        return Spectrum("energies", np.sort(energy)[::-1], float(energy.sum()))
 
     def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+        """Coders with the first basis of the archive that holds such pictures."""
         channels = pictures[0].shape[2]
         coders = [self.archive.coder(number) for number in range(len(self.archive.groups))]
         for coder, group in zip(coders, self.archive.groups, strict=True):
@@ -164,12 +189,15 @@ class BasisContents:
         self.basis = self.stored.basis
 
     def listing(self) -> list[dict[str, Any]]:
+        """Nothing: a basis file holds no images."""
         return []
 
-    def specimens(self, sources: Sequence[str], count: int) -> list[Specimen]:
+    def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]:
+        """Images evenly spaced over the sources, as the basis gives them back."""
         return samples.from_basis(self.basis, self.stored.framing, sources, count) if sources else []
 
     def elements(self, count: int) -> tuple[Floats, list[str]]:
+        """Basis elements, each with its number and its share of the energy."""
         count = min(count, self.basis.components)
         tensors = self.basis.reconstruct(np.eye(count, self.basis.components))  # (k, h, w, c)
         if self.basis.mean is not None:
@@ -177,10 +205,12 @@ class BasisContents:
         shares = 100.0 * self.basis.energies[:count] / (self.basis.total or 1.0)
         return tensors, [f"{number + 1}: {share:.2g} %" for number, share in enumerate(shares)]
 
-    def spectrum(self) -> tuple[Floats, float]:
-        return self.basis.energies, self.basis.total
+    def spectrum(self) -> Spectrum:
+        """The stored energies."""
+        return Spectrum(self.facts.values_name, self.basis.energies, self.basis.total)
 
     def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+        """Coders with the integers that an archive would store of this basis."""
         if pictures[0].shape[2] != self.stored.framing.channels:
             raise UsageError("the images have another number of channels than the basis")
         fixed = self._fixed()

@@ -15,12 +15,9 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-import numpy as np
-
 from tpca_cli import __version__
-from tpca_cli.report.model import Facts, human, percent
-from tpca_cli.report.plots import Curve
-from tpca_cli.report.svg import Series, line_chart
+from tpca_cli.report.charts import Curve, rate_chart, spectrum_charts, to_svg
+from tpca_cli.report.facts import Facts, human, percent
 
 MOST_ROWS = 500  # images that the table lists, worst first
 
@@ -83,6 +80,7 @@ def text(value: object) -> str:
 
 
 def data_uri(png: bytes) -> str:
+    """A PNG file inside an address, so that the page needs no other file."""
     return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
@@ -151,30 +149,9 @@ def _part_row(name: str, size: int, total: int) -> str:
 
 
 def _spectrum(facts: Facts) -> str:
-    values = facts.values
-    if values is None or len(values) < 2 or values[0] <= 0:
-        return ""
-    index = range(1, len(values) + 1)
-    drawn = Series(facts.values_name, tuple(zip(index, map(float, values), strict=True)))
-    summary = (
-        f"{facts.values_name}, falling from {values[0]:.3g} to {values[-1]:.3g} over {len(values)} components"
-    )
-    chart = line_chart(
-        [drawn], x_label="component", y_label=facts.values_name, log_x=True, log_y=True, summary=summary
-    )
-    if facts.total <= 0:
-        return _section("Spectrum", chart)
-    kept = 100.0 * np.cumsum(values) / facts.total
-    share = Series("energy", tuple(zip(index, map(float, kept), strict=True)))
-    energy = line_chart(
-        [share],
-        x_label="component",
-        y_label="cumulative energy, %",
-        log_x=True,
-        log_y=False,
-        summary=f"energy kept: {kept[0]:.2f} percent by 1, {kept[-1]:.2f} by {len(values)}",
-    )
-    return _section("Spectrum", f'<div class="columns"><div>{chart}</div><div>{energy}</div></div>')
+    values = () if facts.values is None else spectrum_charts(facts.values, facts.total, facts.values_name)
+    drawn = "".join(f"<div>{to_svg(chart)}</div>" for chart in values)
+    return _section("Spectrum", f'<div class="columns">{drawn}</div>') if drawn else ""
 
 
 def _basis(pictures: Pictures) -> str:
@@ -184,19 +161,14 @@ def _basis(pictures: Pictures) -> str:
     return _section(
         "Basis",
         '<p class="note">The strongest basis elements: gray is zero, each is scaled to its own range.</p>'
-        f'<img class="sheet" alt="contact sheet of the first basis elements" src="{uri}">',
+        '<div class="pan" tabindex="0" role="region" aria-label="basis elements">'
+        f'<img class="sheet" alt="contact sheet of the first basis elements" src="{uri}"></div>',
     )
 
 
 def _curves(curves: Sequence[Curve]) -> str:
-    if not curves:
-        return ""
-    series = [Series(c.name, tuple(sorted(zip(c.bits, c.psnr, strict=True)))) for c in curves]
-    summary = "; ".join(f"{c.name}: {min(c.psnr):.1f} to {max(c.psnr):.1f} dB" for c in curves)
-    chart = line_chart(
-        series, x_label="bits per pixel", y_label="PSNR, dB", log_x=True, log_y=False, summary=summary
-    )
-    return _section("Rate and distortion", chart)
+    chart = to_svg(rate_chart(curves))
+    return _section("Rate and distortion", chart) if chart else ""
 
 
 def _images(images: Sequence[Mapping[str, Any]]) -> str:

@@ -1,31 +1,46 @@
-"""The pictures that a report compares: some images of a file, rebuilt from fewer and from more components."""
+"""Samples of a file's images: rebuilt from fewer and more components, and measured beside other codecs.
+
+Galleries and the page's sliders show how images come back from the first M components; rate-distortion curves
+put whole archives at several steps beside JPEG and WebP files of the same images.
+"""
 
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import images
+from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.reader import Archive
-from tpca_cli.errors import ImageRefused, TpcaError, printable
+from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.coder import Coder
+from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.quality import psnr as psnr_of
+from tpca_cli.report.charts import Curve
 from tpca_cli.report.page import Comparison, Step
 from tpca_cli.report.sheets import Cell, Pixels, contact_sheet, to_rgb
 from tpca_cli.sources.scan import ImageRef, scan
+from tpca_cli.store import digest_of
 from tpca_cli.tensor_pca.basis import TensorBasis
 
 AnyPixels = npt.NDArray[Any]
 CROP = 256  # the page shows at most this much of an image, from its middle
+# where the curves are measured: steps of the quantizer, and qualities of the other codecs
+RATE_STEPS = (96.0, 48.0, 24.0, 12.0, 6.0)
+RATE_QUALITIES = {"JPEG": (15, 40, 70, 88, 95), "WebP": (10, 40, 70, 90, 97)}
+BLOCK_PIXELS = 2**17  # about as many as a block of an archive holds
 
 
 @dataclass(frozen=True)
-class Specimen:
+class SampleImage:
     """One image: what it was, where known, and what it is when rebuilt from the first M components."""
 
     name: str
@@ -34,35 +49,40 @@ class Specimen:
     rebuild: Callable[[int], AnyPixels]
 
 
-def spread(total: int, count: int) -> list[int]:
-    """`count` positions, evenly spread over a list, so that every class of a folder has its chance."""
+def evenly_spaced(total: int, count: int) -> list[int]:
+    """`count` positions at equal distances in a list of `total`: every subfolder has its chance."""
     count = min(count, total)
     return [(2 * k + 1) * total // (2 * count) for k in range(count)]
 
 
-def ladder(most: int, count: int) -> list[int]:
+def component_counts(most: int, count: int) -> list[int]:
     """At most `count` rising, round component counts in nearly equal ratios; `most` is the last."""
-    round_ones = [lead * 10**power for power in range(len(str(most))) for lead in (1, 2, 5)]
-    below = [number for number in round_ones if most / 400 <= number < 0.6 * most]
-    return sorted({below[at] for at in spread(len(below), count - 1)} | {most})
+    round_numbers = [lead * 10**power for power in range(len(str(most))) for lead in (1, 2, 5)]
+    below = [number for number in round_numbers if most / 400 <= number < 0.6 * most]
+    return sorted({below[at] for at in evenly_spaced(len(below), count - 1)} | {most})
 
 
 def psnr(one: AnyPixels, other: AnyPixels) -> float:
     """The quality of one picture against another, in dB; infinite when every sample is equal."""
     peak = 65535.0 if one.dtype == np.uint16 else 255.0
-    return psnr_of(float(((one.astype(np.float64) - other) ** 2).sum()), one.size, peak)
+    return psnr_of(squared_error(one, other), one.size, peak)
 
 
-def from_archive(archive: Archive, sources: Sequence[str], count: int) -> list[Specimen]:
+def squared_error(one: AnyPixels, other: AnyPixels) -> float:
+    """The sum of squared differences of all samples."""
+    return float(((one.astype(np.float64) - other) ** 2).sum())
+
+
+def from_archive(archive: Archive, sources: Sequence[str], count: int) -> list[SampleImage]:
     """Some images of an archive, with their originals where `sources` still has them."""
     refs = {ref.name: ref for ref in scan(sources).refs} if sources else {}
     known = [position for position, name in enumerate(archive.names) if not refs or name in refs]
     if not known:
         raise TpcaError("none of the archive's images is in the source: names are relative to the folder")
-    return [_archived(archive, known[at], refs) for at in spread(len(known), count)]
+    return [_archive_sample(archive, known[at], refs) for at in evenly_spaced(len(known), count)]
 
 
-def _archived(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> Specimen:
+def _archive_sample(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> SampleImage:
     name = archive.names[position]
     image = int(archive.index.alive()[position])
     block = archive.index.blocks_of(image)[0]
@@ -73,28 +93,28 @@ def _archived(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> S
         shape = archive.index.shape(image)
         size = None if (header.height, header.width) == shape else shape
         original = images.read(refs[name].path, size=size).pixels
-    return Specimen(
+    return SampleImage(
         printable(name), original, most, lambda components: archive.read(position, components=components)
     )
 
 
-def from_basis(basis: TensorBasis, framing: Framing, sources: Sequence[str], count: int) -> list[Specimen]:
+def from_basis(basis: TensorBasis, framing: Framing, sources: Sequence[str], count: int) -> list[SampleImage]:
     """Some images of `sources` that fit a basis, as the basis gives them back without quantization."""
     refs = scan(sources).refs
     size = (framing.height, framing.width) if framing.kind == "whole" else None
-    found: list[Specimen] = []
-    for at in spread(len(refs), 4 * count):
+    found: list[SampleImage] = []
+    for at in evenly_spaced(len(refs), 4 * count):
         try:
             picture = images.read(refs[at].path, size=size, channels=framing.channels)
         except ImageRefused:
             continue
-        found.append(_projected(basis, framing, printable(refs[at].name), picture.pixels))
+        found.append(_basis_sample(basis, framing, printable(refs[at].name), picture.pixels))
     if not found:
         raise TpcaError("no image of the source fits the basis")
-    return [found[at] for at in spread(len(found), count)]
+    return [found[at] for at in evenly_spaced(len(found), count)]
 
 
-def _projected(basis: TensorBasis, framing: Framing, name: str, pixels: AnyPixels) -> Specimen:
+def _basis_sample(basis: TensorBasis, framing: Framing, name: str, pixels: AnyPixels) -> SampleImage:
     h, w, _ = pixels.shape
     coefficients = basis.project(framing.split(pixels))  # (frames, M)
     peak = np.iinfo(pixels.dtype).max
@@ -104,51 +124,127 @@ def _projected(basis: TensorBasis, framing: Framing, name: str, pixels: AnyPixel
         rounded: AnyPixels = np.clip(np.rint(frames), 0, peak).astype(pixels.dtype)
         return framing.join(rounded, h, w)
 
-    return Specimen(name, pixels, basis.components, rebuild)
+    return SampleImage(name, pixels, basis.components, rebuild)
 
 
-def gallery(specimens: Sequence[Specimen], counts: Sequence[int], side: int = 128) -> Pixels:
+def gallery(samples: Sequence[SampleImage], counts: Sequence[int], side: int = 128) -> Pixels:
     """Originals over their reconstructions at several M, with the PSNR under each."""
     rows, titles = [], []
-    if any(specimen.original is not None for specimen in specimens):
-        rows.append([Cell(to_rgb(_known(specimen)), specimen.name) for specimen in specimens])
+    if any(sample.original is not None for sample in samples):
+        rows.append([Cell(to_rgb(_reference(sample)), sample.name) for sample in samples])
         titles.append("original")
     for count in counts:
         cells = []
-        for specimen in specimens:
-            rebuilt = specimen.rebuild(min(count, specimen.most))
-            original = specimen.original
-            caption = specimen.name if original is None else decibels(psnr(original, rebuilt))
+        for sample in samples:
+            rebuilt = sample.rebuild(min(count, sample.most))
+            original = sample.original
+            caption = sample.name if original is None else decibels(psnr(original, rebuilt))
             cells.append(Cell(to_rgb(rebuilt), caption))
         rows.append(cells)
         titles.append(f"M={count}")
     return contact_sheet(rows, titles=titles, side=side)
 
 
-def _known(specimen: Specimen) -> AnyPixels:
-    return specimen.rebuild(specimen.most) if specimen.original is None else specimen.original
+def _reference(sample: SampleImage) -> AnyPixels:
+    return sample.rebuild(sample.most) if sample.original is None else sample.original
 
 
 def decibels(value: float) -> str:
+    """A PSNR as words: `37.6 dB`, or `identical`."""
     return "identical" if math.isinf(value) else f"{value:.1f} dB"
 
 
-def comparisons(specimens: Sequence[Specimen], count: int) -> tuple[Comparison, ...]:
+def comparisons(samples: Sequence[SampleImage], count: int) -> tuple[Comparison, ...]:
     """The same images for the page's sliders; without an original, all components are the reference."""
-    return tuple(_comparison(specimen, count) for specimen in specimens)
+    return tuple(_comparison(sample, count) for sample in samples)
 
 
-def _comparison(specimen: Specimen, count: int) -> Comparison:
-    original = specimen.original
+def _comparison(sample: SampleImage, count: int) -> Comparison:
+    original = sample.original
     steps = []
-    for components in ladder(specimen.most, count):
-        rebuilt = specimen.rebuild(components)
+    for components in component_counts(sample.most, count):
+        rebuilt = sample.rebuild(components)
         quality = None if original is None else psnr(original, rebuilt)
         steps.append(Step(components, _png(rebuilt), quality))
-    return Comparison(specimen.name, _png(_known(specimen)), specimen.most, tuple(steps))
+    return Comparison(sample.name, _png(_reference(sample)), sample.most, tuple(steps))
 
 
 def _png(pixels: AnyPixels) -> bytes:
     """The middle of a picture as a PNG file for looking at."""
     top, left = (max(0, (side - CROP) // 2) for side in pixels.shape[:2])
     return images.encode_file(to_rgb(pixels[top : top + CROP, left : left + CROP]), "RGB")
+
+
+def rate_curves(
+    pictures: Sequence[AnyPixels],
+    train: Callable[[float], Coder],
+    method: str,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[Curve, ...]:
+    """Curves of a basis (`train` makes its coder for a step) and of the other codecs on 8-bit pictures."""
+    if any(pixels.dtype != np.uint8 or pixels.shape[2] not in (1, 3) for pixels in pictures):
+        raise UsageError("rate-distortion curves need 8-bit gray or color images: JPEG holds nothing else")
+    area = sum(pixels.shape[0] * pixels.shape[1] for pixels in pictures)
+    done, total = 0, len(RATE_STEPS) + sum(map(len, RATE_QUALITIES.values()))
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress("measuring", done, total)
+
+    points = []
+    for step in RATE_STEPS:
+        size, error = _archive_size(pictures, train(step), method)
+        points.append((8.0 * size / area, error))
+        advance()
+    curves = [_curve("tpca, basis included", points, pictures)]
+    for codec in images.LOSSY_CODECS:
+        points = []
+        for quality in RATE_QUALITIES[codec]:
+            results = [images.lossy_copy(pixels, codec, quality) for pixels in pictures]
+            error = sum(squared_error(a, b) for a, (_, b) in zip(pictures, results, strict=True))
+            points.append((8.0 * sum(size for size, _ in results) / area, error))
+            advance()
+        curves.append(_curve(codec, points, pictures))
+    return tuple(curves)
+
+
+def _curve(name: str, points: Sequence[tuple[float, float]], pictures: Sequence[AnyPixels]) -> Curve:
+    count = sum(pixels.size for pixels in pictures)
+    # nothing lost has no PSNR: such a point is left out
+    known = [(bits, psnr_of(error, count, 255.0)) for bits, error in points if error > 0]
+    return Curve(name, tuple(bits for bits, _ in known), tuple(quality for _, quality in known))
+
+
+def _archive_size(pictures: Sequence[AnyPixels], coder: Coder, method: str) -> tuple[int, float]:
+    """Bytes of a whole archive of the pictures, basis and index included, and the squared error."""
+    entries, blocks, payload, total = [], [], [], 0.0
+    for first, count in _blocks(pictures):
+        encoded = coder.encode(pictures[first : first + count])
+        digest = digest_of(encoded.data)
+        blocks.append(BlockRecord(len(encoded.data), 0, first, count, 0, 0, digest))
+        payload.append(encoded.data)
+        total += float(encoded.sse.sum())
+    mode = "L" if coder.framing.channels == 1 else "RGB"
+    for number, pixels in enumerate(pictures):
+        h, w, _ = pixels.shape
+        digest = digest_of(pixels.tobytes())
+        entries.append(Entry(b"%d" % number, digest, 0, pixels.size, h, w, mode, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        group = Group.of(coder, method)
+        target = Path(folder) / "curve.h5"
+        size = write_archive(target, Index.build(entries, blocks), [group], payload, target_asked={})
+    return size, total
+
+
+def _blocks(pictures: Sequence[AnyPixels]) -> list[tuple[int, int]]:
+    """(first, count) of runs of pictures that fill about a block."""
+    runs, first, area = [], 0, 0
+    for number, pixels in enumerate(pictures):
+        size = pixels.shape[0] * pixels.shape[1]
+        if number > first and area + size > BLOCK_PIXELS:
+            runs.append((first, number - first))
+            first, area = number, 0
+        area += size
+    return [*runs, (first, len(pictures) - first)]

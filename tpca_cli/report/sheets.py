@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.report.font import ADVANCE, HEIGHT, text_mask
+from tpca_cli.images import text_mask, text_width
 
 Pixels = npt.NDArray[np.uint8]
 
 PAPER, INK = 236, 30  # light gray paper: a white picture must still have edges
-GAP = 6
-CAPTION = HEIGHT + 4
+GAP = 8
+FONT = 12  # size of the letters
+NARROWEST = 84  # a cell is at least as wide as its caption, up to this
 
 
 @dataclass(frozen=True)
@@ -71,41 +72,47 @@ def _average(values: npt.NDArray[np.float64], count: int, axis: int) -> npt.NDAr
 
 
 def contact_sheet(rows: Sequence[Sequence[Cell]], *, titles: Sequence[str] = (), side: int = 96) -> Pixels:
-    """Rows of cells on white paper; every cell has the size of the largest picture."""
+    """Rows of cells on light paper; every cell has the size of the largest picture."""
     pictures = [[fit(cell.pixels, side) for cell in row] for row in rows]
+    captions = [cell.caption for row in rows for cell in row if cell.caption]
     high = max((p.shape[0] for row in pictures for p in row), default=1)
     wide = max((p.shape[1] for row in pictures for p in row), default=1)
-    wide = max(wide, max((min(len(cell.caption), 14) * ADVANCE for row in rows for cell in row), default=0))
-    captioned = any(cell.caption for row in rows for cell in row)
-    pitch_y, pitch_x = high + GAP + (CAPTION if captioned else 0), wide + GAP
-    left = GAP + max((len(title) for title in titles), default=0) * ADVANCE + (GAP if titles else 0)
+    wide = max(wide, min(NARROWEST, max((text_width(caption, FONT) for caption in captions), default=0)))
+    line = text_mask("", FONT).shape[0]
+    pitch_y, pitch_x = high + GAP + (line + 2 if captions else 0), wide + GAP
+    left = GAP + max((text_width(title, FONT) + GAP for title in titles), default=0)
     columns = max((len(row) for row in rows), default=0)
     sheet = np.full((GAP + len(rows) * pitch_y, left + columns * pitch_x, 3), PAPER, np.uint8)
     for r, row in enumerate(rows):
         top = GAP + r * pitch_y
         if r < len(titles):
-            _write(sheet, titles[r], top + (high - HEIGHT) // 2, GAP, left)
+            _write(sheet, titles[r], top + (high - line) // 2, GAP)
         for k, cell in enumerate(row):
             picture, x = pictures[r][k], left + k * pitch_x
             h, w, _ = picture.shape
             y, inset = top + high - h, x + (wide - w) // 2
             sheet[y : y + h, inset : inset + w] = picture
-            words = shorten(cell.caption, wide // ADVANCE)
-            _write(sheet, words, top + high + 2, x + (wide - len(words) * ADVANCE) // 2, wide)
+            words = shorten(cell.caption, wide)
+            _write(sheet, words, top + high + 2, x + (wide - text_width(words, FONT)) // 2)
     return sheet
 
 
-def shorten(text: str, length: int) -> str:
-    """Text that fits: the end of a name tells more than its middle."""
-    if len(text) <= length:
+def shorten(text: str, room: int) -> str:
+    """Text at most `room` pixels wide: its middle is left out, the end of a name tells more."""
+    if text_width(text, FONT) <= room:
         return text
-    return text[: length // 2 - 1] + ".." + text[len(text) - (length - length // 2 - 1) :]
+    for kept in range(len(text) - 1, 0, -1):
+        short = text[: kept // 2] + ".." + text[len(text) - (kept - kept // 2) :]
+        if text_width(short, FONT) <= room:
+            return short
+    return ""
 
 
-def _write(sheet: Pixels, text: str, top: int, left: int, room: int) -> None:
-    mask = text_mask(text)[:, :room]
-    area = sheet[top : top + mask.shape[0], left : left + mask.shape[1]]
-    area[mask[: area.shape[0], : area.shape[1]]] = INK
+def _write(sheet: Pixels, text: str, top: int, left: int) -> None:
+    """Blend a line of text into the sheet; what would leave it is cut off."""
+    area = sheet[top:, left:][: text_mask("", FONT).shape[0], : text_width(text, FONT)]
+    cover = text_mask(text, FONT)[: area.shape[0], : area.shape[1], None] / 255.0  # (h, w, 1)
+    area[:] = np.round(area * (1.0 - cover) + INK * cover)
 
 
 def in_grid(cells: Sequence[Cell]) -> list[list[Cell]]:

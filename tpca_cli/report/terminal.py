@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.report.model import Facts, Section, human, percent
+from tpca_cli.report.facts import Facts, Section, human, percent
 
 NARROWEST, WIDEST, TWO_COLUMNS = 40, 120, 100
 BLOCKS, SHADES = " ▁▂▃▄▅▆▇█", " .:|"  # partial cells, and what stands for them in ASCII

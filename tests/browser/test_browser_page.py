@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from webdriver import Browser
+from chromium import Browser
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 
 from tpca_cli import images
 from tpca_cli.report import page
-from tpca_cli.report.model import Facts, Section
-from tpca_cli.report.plots import Curve
+from tpca_cli.report.charts import Curve
+from tpca_cli.report.facts import Facts, Section
 from tpca_cli.report.sheets import basis_sheet
 
 HOSTILE = '<img src=x onerror="document.title=1">&amp;</script><script>document.title=2</script>.png'
@@ -51,34 +52,25 @@ def report() -> str:
         comparisons,
         note=f"from {HOSTILE}",
         basis_sheet=images.encode_file(sheet, "RGB"),
-        curves=(Curve("tpca", (0.2, 0.5, 1.0), (28, 32, 36)), Curve(HOSTILE, (0.4, 0.8, 1.6), (27, 31, 35))),
+        curves=(
+            Curve("tpca, basis included", (0.2, 0.5, 1.0), (28, 32, 36)),
+            Curve(HOSTILE, (0.4, 0.8, 1.6), (27, 31, 35)),
+        ),
     )
     listed = [{"name": HOSTILE, "height": 48, "width": 64, "mode": "RGB", "psnr": p} for p in (36.5, np.inf)]
     return page.render(facts, pictures, listed)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("browser")
+@pytest.fixture(autouse=True)
+def opened(browser: Browser, tmp_path: Path) -> None:
+    """The page, freshly opened."""
+    (tmp_path / "report.html").write_text(report(), encoding="utf-8")
+    browser.open(tmp_path / "report.html")
 
 
-@pytest.fixture(scope="module")
-def window(folder: Path) -> Iterator[Browser]:
-    with Browser(folder / "profile") as browser:
-        yield browser
-
-
-@pytest.fixture
-def browser(window: Browser, folder: Path) -> Iterator[Browser]:
-    """A freshly opened page; afterwards: nothing on the console, nothing asked of the network."""
-    target = folder / "report.html"
-    target.write_text(report(), encoding="utf-8")
-    window.resize(1100, 900)
-    window.open(target)
-    yield window
-    assert window.console() == []
-    asked = window.requests()
-    assert asked and all(url.startswith(("file:", "data:")) for url in asked)
+def press(browser: Browser, key: str) -> None:
+    """Press a key in the focused element, as a person would."""
+    ActionChains(browser).send_keys(key).perform()
 
 
 def value(browser: Browser, element: str, attribute: str) -> str:
@@ -103,39 +95,68 @@ def test_slider_changes_the_image(browser: Browser) -> None:
 
 def test_keyboard_reaches_and_moves_everything(browser: Browser) -> None:
     reached = []
-    for _ in range(4):
-        browser.press("Tab")
+    for _ in range(5):
+        press(browser, Keys.TAB)
         reached.append(browser.run("const e = document.activeElement; return e.id || e.name || e.className"))
-    assert reached[:3] == ["components", "divider", "picture"] and "scroll" in reached[3]
+    assert reached == ["components", "divider", "picture", "pan", "scroll"]
 
     browser.run("document.getElementById('components').focus()")
-    browser.press("Home")
+    press(browser, Keys.HOME)
     first = value(browser, "after", "src")
-    browser.press("ArrowRight")
+    press(browser, Keys.ARROW_RIGHT)
     assert value(browser, "after", "src") != first
     assert browser.run("return document.getElementById('components').getAttribute('aria-valuetext')") == (
         "16 of 192 components, 27.00 dB"
     )
 
     browser.run("document.getElementById('divider').focus()")
-    browser.press("Home")
+    press(browser, Keys.HOME)
     assert value(browser, "after", "style.clipPath") == "inset(0px 0px 0px 0%)"
-    browser.press("End")
+    press(browser, Keys.END)
     assert value(browser, "after", "style.clipPath") == "inset(0px 0px 0px 100%)"
 
     browser.run("document.querySelector('#pictures input').focus()")
-    browser.press("ArrowRight")
+    press(browser, Keys.ARROW_RIGHT)
     assert value(browser, "status", "textContent").startswith("clouds/clouds-01.jpg: M = ")
 
 
 def test_divider_follows_the_mouse(browser: Browser) -> None:
-    box = browser.run(
-        "const b = document.getElementById('stage').getBoundingClientRect();"
-        "return [b.left, b.top, b.width, b.height]"
-    )
-    left, top, width, height = map(int, box)
-    browser.drag((left + width // 2, top + height // 2), (left + width // 4, top + height // 2))
+    stage = browser.find_element("id", "stage")
+    quarter = stage.size["width"] // 4
+    ActionChains(browser).click_and_hold(stage).move_by_offset(-quarter, 0).release().perform()
     assert abs(int(value(browser, "divider", "value")) - 25) <= 1
+
+
+def test_charts_are_lines_and_not_areas(browser: Browser) -> None:
+    drawn = browser.run(
+        "return [...document.querySelectorAll('svg polyline')].map((e) => getComputedStyle(e))"
+        ".map((s) => [s.fill, s.stroke !== 'none', parseFloat(s.strokeWidth) > 0].join())"
+    )
+    assert len(drawn) > 10 and set(drawn) == {"none,true,true"}
+    colors = browser.run(
+        "return [...document.querySelectorAll('svg circle')].map((e) => getComputedStyle(e).fill)"
+    )
+    assert len(set(colors)) == 2  # two codecs
+
+
+@pytest.mark.parametrize("width", [360, 1100])
+def test_words_of_charts_do_not_overlap(browser: Browser, width: int) -> None:
+    browser.resize(width, 800)
+    hidden = browser.run(
+        """
+        const hits = [];
+        for (const chart of document.querySelectorAll('svg')) {
+          const words = [...chart.querySelectorAll('text')];
+          const boxes = words.map((e) => e.getBoundingClientRect());
+          boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, k) => {
+            if (a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1)
+              hits.push(words[i].textContent + ' / ' + words[i + 1 + k].textContent);
+          }));
+        }
+        return hits;
+        """
+    )
+    assert hidden == []
 
 
 def test_hostile_names_stay_text(browser: Browser) -> None:

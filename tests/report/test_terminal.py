@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.report.model import Facts, Section, counted, energies, human, percent
+from tpca_cli.report.facts import Facts, Section, counted, energies, human, percent
 from tpca_cli.report.terminal import NARROWEST, WIDEST, listing, render, spectrum
 
 

@@ -1,0 +1,359 @@
+"""What a tpca file says of itself, as `Facts`: archives, basis and operator files, tensor caches.
+
+Only what a page shows is read: no image is decoded, no basis, operator or frame is loaded, so that the text
+page of a file of any size takes the time of a few small reads. For the same reason each kind of file imports
+what it needs when one is met.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.errors import FileRefused, printable
+from tpca_cli.report.facts import (
+    ALGORITHMS,
+    Facts,
+    Section,
+    counted,
+    energy_text,
+    human,
+    samples_text,
+    shape_text,
+)
+from tpca_cli.store import Reader, format_of, open_checked
+
+if TYPE_CHECKING:
+    from tpca_cli.archive.reader import Archive
+
+Floats = npt.NDArray[np.float64]
+Rows = tuple[tuple[str, str], ...]
+
+TARGETS: dict[str, Callable[[float], str]] = {
+    "psnr": lambda value: f"PSNR of {value:g} dB",
+    "energy": lambda value: f"{100 * value:g} % of the energy",
+    "max_bytes": lambda value: f"at most {human(value)}",
+    "ratio": lambda value: f"raw pixels / {value:g}",
+    "step": lambda value: f"step {value:g}",
+    "components": lambda value: f"at most {value:g} components",
+}
+OPERATORS = {
+    None: "not kept (--keep-operator keeps it)",
+    "modes": "kept: one matrix per mode",
+    "tensor": "kept: the lower triangle of A",
+}
+
+
+def describe(path: Path) -> Facts:
+    """Everything that the page of a file shows; FileRefused when it is not one of ours."""
+    kind = format_of(path)
+    if kind not in _KINDS:
+        raise FileRefused(f"{printable(path)} was refused: format {kind[:40]!r} is none that tpca writes")
+    try:
+        return _KINDS[kind](path)
+    except (KeyError, TypeError, ValueError, IndexError) as error:  # whole, but not as we write it
+        raise FileRefused(
+            f"{printable(path)} was refused: its description is incomplete ({error})"
+        ) from error
+
+
+def _archive_file(path: Path) -> Facts:
+    """An archive; no image is decoded."""
+    from tpca_cli.archive.reader import Archive
+
+    with Archive(path, skim=True) as archive:
+        return archive_facts(archive)
+
+
+def archive_facts(archive: Archive) -> Facts:
+    """The facts of an archive that is already open."""
+    data = {"format": "tpca-archive", **archive.info()}
+    size = data["archive_bytes"]
+    headline = (
+        f"archive of {counted(data['images'], 'image')}, {human(size)}: {_compared(data['ratio_raw'])} "
+        f"the raw pixels, {_compared(data['ratio_source'])} the source files"
+    )
+    sections = [
+        Section("images", _image_rows(archive, data)),
+        Section("quality", _quality_rows(data)),
+    ]
+    for number, group in enumerate(data["groups"]):
+        title = "basis" if len(data["groups"]) == 1 else f"basis {number + 1}"
+        sections.append(Section(title, _group_rows(group)))
+    blocks = f"{data['blocks']:,}, each decoded without the others"
+    sections.append(Section("file", (("blocks", blocks), ("digest", data["digest"]))))
+    return Facts(
+        "archive",
+        printable(archive.path.name),
+        headline,
+        tuple(sections),
+        _archive_parts(data),
+        values=_mean_sizes(archive),
+        values_name="mean size of the coefficients, by component",
+        data=data,
+    )
+
+
+def _mean_sizes(archive: Archive) -> Floats | None:
+    """What the tables of the largest group know of each component: the mean |d|, in eighths of an octave."""
+    from tpca_cli.store.columns import split_arrays
+    from tpca_cli.tensor_pca.fixed_basis import SCALE
+
+    groups = archive.index.blocks["group"]
+    if not len(groups):
+        return None
+    largest = int(np.bincount(groups).argmax())
+    scales = split_arrays(archive.groups[largest].tables).get("scales")
+    if scales is None:  # a coder may keep none
+        return None
+    return np.asarray(np.sort(2.0 ** (np.asarray(scales, np.float64) / 8.0) / SCALE)[::-1])
+
+
+def _compared(ratio: float) -> str:
+    return f"{ratio:.1f} x smaller than" if ratio >= 1 else f"{1 / max(ratio, 1e-9):.1f} x LARGER than"
+
+
+def _image_rows(archive: Archive, data: Mapping[str, Any]) -> Rows:
+    from tpca_cli.archive.format import MODES
+
+    index = archive.index
+    alive = index.alive()
+    counts = np.bincount(index.images["mode"][alive])
+    modes = sorted(((int(counts[mode]), MODES[mode]) for mode in np.flatnonzero(counts)), reverse=True)
+    heights, widths = index.images["height"][alive], index.images["width"][alive]
+    sizes = ""
+    if len(alive):
+        smallest, largest = (at(heights * widths) for at in (np.argmin, np.argmax))
+        ends = [f"{heights[k]} x {widths[k]}" for k in (smallest, largest)]
+        sizes = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]} (height x width)"
+    rows = [
+        ("modes", ", ".join(f"{count:,} {mode}" for count, mode in modes)),
+        ("sizes", sizes),
+        ("raw pixels", human(data["raw_bytes"])),
+        ("source files", human(data["source_bytes"])),
+    ]
+    if data["skipped"]:
+        rows.append(("left out", f"{counted(len(data['skipped']), 'file')} (with reasons in --json)"))
+    if data["replaced"]:
+        rows.append(("replaced", f"{counted(data['replaced'], 'image')} (`tpca repack` removes them)"))
+    return tuple(rows)
+
+
+def _quality_rows(data: Mapping[str, Any]) -> Rows:
+    asked = [TARGETS[kind](value) for kind, value in data["target"].items() if kind in TARGETS]
+    return (
+        ("asked for", ", ".join(asked) or "nothing"),
+        ("measured", f"{_decibels(data['psnr'])} over all samples"),
+        ("worst image", _decibels(data["psnr_min"])),
+    )
+
+
+def _decibels(value: float) -> str:
+    return "identical" if value == float("inf") else f"{value:.2f} dB"
+
+
+def _group_rows(group: Mapping[str, Any]) -> Rows:
+    return (
+        ("images", _kind(group["kind"])),
+        ("method", ALGORITHMS.get(group["method"], group["method"])),
+        ("framing", group["framing"]),
+        ("components", f"{group['components']:,} per frame"),
+        ("step", f"{group['step']:g}"),
+        ("stored", f"{group['basis']}, {group['basis_digest']}"),
+    )
+
+
+def _kind(kind: str) -> str:
+    dtype, channels = kind.split(" x ")
+    return samples_text(dtype, int(channels))
+
+
+def _archive_parts(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    names = {
+        "coefficients": "coefficient_bytes",
+        "basis": "basis_bytes",
+        "tables": "table_bytes",
+        "index": "index_bytes",
+        "EXIF and ICC": "metadata_bytes",
+    }
+    parts = [(label, int(data[key])) for label, key in names.items() if data[key]]
+    rest = data["archive_bytes"] - sum(size for _, size in parts)
+    return (*parts, ("HDF5", rest))
+
+
+def image_list(archive: Archive) -> list[dict[str, Any]]:
+    """Every image of an archive with its measured quality."""
+    from tpca_cli.archive.reader import image_psnr
+
+    index = archive.index
+    rows = zip(index.alive().tolist(), image_psnr(index), strict=True)
+    return [
+        {
+            "name": printable(index.names[image]),
+            "height": index.shape(image)[0],
+            "width": index.shape(image)[1],
+            "mode": index.mode(image),
+            "psnr": quality,
+        }
+        for image, quality in rows
+    ]
+
+
+def _basis_file(path: Path) -> Facts:
+    """A basis or operator file; neither the basis nor the operator is read."""
+    from tpca_cli.basisfile import BASIS_SCHEMA
+
+    with open_checked(path, BASIS_SCHEMA, skim=True) as file:
+        data = _basis_data(file) | {"file_bytes": os.stat(path).st_size}
+        stored = {name: file.stored_bytes(name) for name in file.names()}
+        size, rotated = file.meta["size"], file.has("basis/rotation")
+    values, images = data["eigenvalues"], counted(data["images"], "image")
+    what = f"basis of {counted(len(values), 'component')}" if len(values) else "operator without a basis,"
+    return Facts(
+        kind="basis" if len(values) else "operator",
+        name=printable(path.name),
+        headline=f"{what} from {images}, {human(data['file_bytes'])}",
+        sections=(Section("made from", _made_from(data, size)), Section("basis", _basis_rows(data, rotated))),
+        parts=_basis_parts(stored, data["file_bytes"]),
+        values=values if len(values) else None,
+        values_name="eigenvalues" if data["measured"] else "products of mode eigenvalues",
+        total=data["total"],
+        data=data,
+    )
+
+
+def _basis_data(file: Reader) -> dict[str, Any]:
+    """The fields of `inspect --json`."""
+    meta, framing = file.meta, file.meta["framing"]
+    values = file.array("basis/energies") if file.has("basis/energies") else np.zeros(0)
+    shape = [int(framing[side]) for side in ("height", "width", "channels")]
+    return {
+        "format": file.schema.format,
+        "method": str(meta["method"]),
+        "framing": f"{framing['kind']} {framing['height']}x{framing['width']}",
+        "frame_shape": shape,
+        "dtype": str(meta["dtype"]),
+        "images": file.shape("images/digests")[0],
+        "frames": int(meta["frames"]),
+        "components": len(values),
+        "eigenvalues": values,
+        "energy": _kept_energy(meta, values, math.prod(shape)),
+        "total": float(meta["total"] or 0.0),
+        "measured": bool(meta["measured"]),
+        "residual": _relative_residual(file, values),
+        "centered": bool(meta["center"]),
+        "solver": str(meta["solver"]),
+        "operator": "modes"
+        if file.has("operator/modes/0")
+        else "tensor"
+        if file.has("operator/lower")
+        else None,
+        "digest": file.digest,
+    }
+
+
+def _kept_energy(meta: Mapping[str, Any], values: Floats, size: int) -> float | None:
+    """The share of the energy that is kept, where it was measured or cannot be other than all."""
+    if len(values) == size:
+        return 1.0
+    total = float(meta["total"] or 0.0)
+    return min(1.0, float(values.sum()) / total) if meta["measured"] and total > 0 else None
+
+
+def _relative_residual(file: Reader, values: Floats) -> float | None:
+    """The largest residual as a share of the largest eigenvalue: of A, or of each A^k by itself."""
+    if not file.has("basis/residuals"):
+        return None
+    residuals = file.array("basis/residuals")
+    if file.has("basis/mode_values/0"):
+        tops = [float(file.array(f"basis/mode_values/{k}")[0]) for k in range(len(residuals))]
+    else:
+        tops = [float(values[0])] * len(residuals)
+    return max((float(r) / (top or 1.0) for r, top in zip(residuals, tops, strict=True)), default=0.0)
+
+
+def _made_from(data: Mapping[str, Any], size: Sequence[int] | None) -> Rows:
+    shape = data["frame_shape"]
+    rows = [
+        ("images", f"{data['images']:,}, {samples_text(data['dtype'], shape[2])}"),
+        ("frames", f"{data['frames']:,} of {shape_text(shape)}"),
+        ("framing", data["framing"]),
+    ]
+    if size:
+        rows.append(("resized to", f"{size[0]} x {size[1]} (height x width)"))
+    return tuple(rows)
+
+
+def _basis_rows(data: Mapping[str, Any], rotated: bool) -> Rows:
+    rows = [("method", ALGORITHMS.get(data["method"], data["method"]))]
+    if data["components"]:
+        form = ", in singular-value form" if rotated else ""
+        note = "" if data["measured"] else " (by mode eigenvalues, not measured)"
+        rows += [
+            ("components", f"{data['components']:,} of {math.prod(data['frame_shape']):,}{form}"),
+            ("energy", energy_text(data["eigenvalues"], data["total"]) + note),
+            ("residual", f"{data['residual']:.1e} of the largest eigenvalue"),
+        ]
+    return (
+        *rows,
+        ("centered", "yes, the mean is stored" if data["centered"] else "no"),
+        ("solver", data["solver"]),
+        ("operator", OPERATORS[data["operator"]]),
+        ("digest", data["digest"]),
+    )
+
+
+def _basis_parts(stored: Mapping[str, int], size: int) -> tuple[tuple[str, int], ...]:
+    sums = {
+        label: sum(count for name, count in stored.items() if name.startswith(folder))
+        for folder, label in (("basis/", "basis"), ("operator/", "operator"), ("images/", "image digests"))
+    }
+    parts = [(label, count) for label, count in sums.items() if count]
+    return (*parts, ("HDF5", size - sum(sums.values())))
+
+
+def _tensor_file(path: Path) -> Facts:
+    """A tensor cache; its frames are not read."""
+    from tpca_cli.frames.tensor_file import TENSOR_SCHEMA
+
+    with open_checked(path, TENSOR_SCHEMA, skim=True) as file:
+        field = "frames16" if file.has("frames16") else "frames8"
+        shape, framing = file.shape(field), file.meta["framing"]
+        stored, blocks = file.stored_bytes(field), file.shape("block_rows")[0]
+        data: dict[str, Any] = {
+            "format": file.schema.format,
+            "images": file.shape("kept")[0],
+            "frames": shape[0],
+            "frame_shape": list(shape[1:]),
+            "dtype": "uint16" if field == "frames16" else "uint8",
+            "framing": f"{framing['kind']} {framing['height']}x{framing['width']}",
+            "frame_bytes": stored,
+            "file_bytes": os.stat(path).st_size,
+            "blocks": blocks,
+            "digest": file.digest,
+        }
+    headline = (
+        f"tensor cache of {counted(data['images'], 'image')}, {counted(data['frames'], 'frame')}, "
+        f"{human(data['file_bytes'])}"
+    )
+    rows = (
+        ("framing", data["framing"]),
+        ("tensor", f"{shape_text(shape)} of {data['dtype']}"),
+        ("blocks", f"{blocks:,}, each with its digest"),
+        ("digest", data["digest"]),
+    )
+    parts = (("frames", stored), ("index", data["file_bytes"] - stored))
+    return Facts("tensor", printable(path.name), headline, (Section("tensor", rows),), parts, data=data)
+
+
+_KINDS: dict[str, Callable[[Path], Facts]] = {
+    "tpca-archive": _archive_file,
+    "tpca-basis": _basis_file,
+    "tpca-tensor": _tensor_file,
+}
