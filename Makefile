@@ -8,7 +8,7 @@ SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
 
-.PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data clean
+.PHONY: help setup demo test check format faults compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,12 @@ faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strac
 compat: $(VENV)/ready ## decode the golden archives with the oldest wasmtime that is allowed
 	@$(BIN)/python tests/golden/compat.py
 
+oldest: ## the tests with the oldest libraries that are allowed (needs Python 3.10 to 3.12)
+	@$(PYTHON) tests/oldest.py
+
+flows: $(VENV)/ready ## the calls from module to module of encode, decode and fit-basis
+	@$(BIN)/python tests/trace_flows.py
+
 browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and chromedriver)
 	@command -v chromium >/dev/null || { echo "make browser needs chromium: install it with your package manager"; exit 1; }
 	@command -v chromedriver >/dev/null || { echo "make browser needs chromedriver: install it with your package manager"; exit 1; }
@@ -81,4 +87,4 @@ sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
 
 clean: ## remove what the targets made
-	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -13,11 +13,13 @@ import pytest
 from command import tpca
 from pictures import folder
 
+import tpca_cli
 from tpca_cli.cli.main import COMMANDS
 from tpca_cli.cli.main import tpca as group
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -99,3 +101,54 @@ def test_docstring_examples_name_things_that_exist() -> None:
                 importlib.import_module(module)
             except ModuleNotFoundError:
                 assert hasattr(importlib.import_module(head), tail), f"{path}: {module}"
+
+
+def tree(text: str) -> set[str]:
+    """The Python files of a drawn tree: indented lines that begin with names, `folder/` or `module.py`."""
+    found = set()
+    folder = ""
+    for line in text.splitlines():
+        names = re.match(r" *((?:[\w]+(?:/|\.py)(?: |$))*)", line)
+        depth = len(line) - len(line.lstrip())
+        for name in names[1].split() if names else ():
+            if name.endswith("/"):
+                folder = name if depth == 4 else folder
+            else:
+                found.add(name if depth == 4 else folder + name)
+    return found
+
+
+def test_the_tree_of_the_architecture_is_the_package() -> None:
+    drawn = tree(blocks("text", (ROOT / "docs" / "ARCHITECTURE.md").read_text())[0])
+    package = ROOT / "tpca_cli"
+    there = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    there = {name for name in there if "__" not in name}
+    assert drawn == there, f"drawn only: {sorted(drawn - there)}, there only: {sorted(there - drawn)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_that_a_page_names_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    text = page.read_text()
+    named = set(re.findall(r"(?:^|`)(?:[A-Z_]+=\w+ )?make ([a-z][a-z-]*)", text, re.M))
+    assert named <= targets, f"no such target: {sorted(named - targets)}"
+
+
+def test_the_version_is_said_once() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    assert 'attr = "tpca_cli.__version__"' in project
+    assert f'"{tpca_cli.__version__}"' not in project
+    assert tpca("--version").out.split()[-1] == tpca_cli.__version__
+    assert f"## {tpca_cli.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_paper_is_cited_in_the_same_words() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    for words in ("Tensor PCA from basis in tensor space", "Turchetti", "Falaschetti", "2305.02803"):
+        assert words in README and words in citation
