@@ -1,14 +1,21 @@
-"""The numbers that every coder starts from."""
+"""The numbers that every coder starts from, and the script that fits them."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from importlib import resources
+from pathlib import Path
 
+import fit_priors
 import numpy as np
 import pytest
+from priors_estimate import start
+from priors_evidence import Material, model_of
 
+from tpca_cli.codec import blocks
 from tpca_cli.codec.priors import SHAPES, Priors, shipped
+
+SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
 
 
 def check_tables(priors: Priors) -> None:
@@ -50,3 +57,48 @@ def test_the_shipped_file_has_one_row_per_line() -> None:
 def test_an_array_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="ADJUST"):
         Priors.from_json(shipped().to_json().replace('"ADJUST": [', '"ADJUST": [\n    0,'))
+
+
+@pytest.fixture(scope="module")
+def materials() -> list[Material]:
+    folders = [SAMPLES / name for name in ("leaves", "hills", "badges")]
+    return fit_priors.materials_of(folders, 30_000, tiles=(8,))
+
+
+@pytest.fixture(scope="module")
+def trained(materials: list[Material]) -> Priors:
+    return fit_priors.train(materials, (8.0, 24.0), rounds=2, values=30_000)
+
+
+def test_training_gives_numbers_that_the_kernel_can_use(trained: Priors) -> None:
+    check_tables(trained)
+
+
+def test_training_twice_gives_the_same_numbers() -> None:
+    def once() -> str:
+        materials = fit_priors.materials_of([SAMPLES / "leaves"], 30_000, tiles=(8,))
+        return fit_priors.train(materials, (24.0,), rounds=1, values=10_000).to_json()
+
+    assert once() == once()
+
+
+def test_trained_numbers_code_as_small_as_the_shipped_ones(
+    materials: list[Material], trained: Priors
+) -> None:
+    for step in (8.0, 24.0):
+        ours, error = fit_priors.measure(materials, step, trained)
+        theirs, other_error = fit_priors.measure(materials, step, shipped())
+        assert ours <= 1.03 * theirs
+        assert error <= 1.05 * other_error
+
+
+def test_trained_numbers_decode_what_they_coded(materials: list[Material], trained: Priors) -> None:
+    for material in materials:
+        model = model_of(material, 12.0, trained)
+        for grid, rows in material.blocks:
+            data, values = blocks.encode(model, grid, rows)
+            assert np.array_equal(blocks.decode(model, grid, data), values)
+
+
+def test_a_start_that_knows_no_images_is_possible() -> None:
+    check_tables(start())

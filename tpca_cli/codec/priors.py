@@ -3,6 +3,7 @@
 They make small archives small: nothing of this is stored in an archive. They are part of the format: changing
 one number changes what every existing block means, so `priors.json` is frozen with format version 1, and
 `docs/FORMAT.md` (section 4) says how an archive would have to name another set.
+`tools/fit_priors.py` fits one to folders of images.
 """
 
 from __future__ import annotations
