@@ -8,7 +8,7 @@ SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
 
-.PHONY: help setup demo test check format faults compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data clean
+.PHONY: help setup demo test check format faults compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data priors clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -85,6 +85,9 @@ bench-cluster: $(VENV)/ready ## two workers beside one: DATA=folder LARGE=folder
 
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
+
+priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, ten minutes: DATA="folder folder"
+	@$(BIN)/python tools/fit_priors.py $(DATA) -o priors.json
 
 clean: ## remove what the targets made
 	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -17,7 +17,7 @@ from golden.make import HOME, PARTIAL, PRIORS, digests
 from threadpoolctl import threadpool_limits
 
 from tpca_cli import Archive
-from tpca_cli.codec import priors
+from tpca_cli.codec.priors import shipped
 
 PIXELS = json.loads((HOME / "pixels.json").read_text())
 ARCHIVES = sorted(HOME.glob("*.h5"))
@@ -43,7 +43,7 @@ def test_the_numbers_that_belong_to_the_format_are_unchanged() -> None:
     frozen = json.loads((HOME / "priors.json").read_text())
     assert set(frozen) == set(PRIORS)
     for name, values in frozen.items():
-        assert np.array_equal(getattr(priors, name), np.array(values)), name
+        assert np.array_equal(getattr(shipped(), name.lower()), np.array(values)), name
 
 
 @pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)

@@ -26,7 +26,7 @@ from pictures import save
 from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.codec import priors
+from tpca_cli.codec.priors import shipped
 from tpca_cli.coder import Coder
 
 HOME = Path(__file__).parent / "v1"
@@ -225,7 +225,7 @@ def main() -> None:
         print(target.name, target.stat().st_size, "bytes")
     record.write_text(json.dumps(pixels, indent=1) + "\n")
     if not (HOME / "priors.json").exists():
-        numbers = {name: getattr(priors, name).astype(np.int64).tolist() for name in PRIORS}
+        numbers = {name: getattr(shipped(), name.lower()).astype(np.int64).tolist() for name in PRIORS}
         (HOME / "priors.json").write_text(json.dumps(numbers, separators=(",", ":")) + "\n")
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import priors
 from tpca_cli.codec.engine import Job, Room
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.model import CLASSES, LEVELS, Model, before
 from tpca_cli.codec.plan import Ints, Plan
+from tpca_cli.codec.priors import Priors
 
 Array = NDArray[Any]
 Fields = Mapping[str, int | Array | Room]
@@ -53,7 +53,7 @@ def lay_out(model: Model, grid: Grid, mode: int, capacity: int, symbols: bool, p
         "phase_1_count": grid.phases[1].size,
         **_of_grid(grid),
         **_of_model(model),
-        **_of_format(),
+        **_of_priors(model.priors),
         "data": Room(np.float64, canvas),
         "wanted": Room(np.uint8, zones * size),
         "opened": Room(np.uint8, zones * size),
@@ -146,19 +146,19 @@ def _of_model(model: Model) -> dict[str, Array]:
     }
 
 
-@functools.lru_cache(maxsize=1)
-def _of_format() -> dict[str, Array]:
+@functools.lru_cache(maxsize=4)
+def _of_priors(priors: Priors) -> dict[str, Array]:
     """The tables of the format, and what tokens cost the encoder."""
     classes = np.arange(CLASSES)
-    bits = 16 - np.log2(priors.TABLES)
+    bits = 16 - np.log2(priors.tables)
     bits[..., 1:] += 1
     shifts = np.maximum(classes // CYCLE - (ROWS // CYCLE - 1), 0)
     bits = bits[:, np.where(classes < ROWS, classes, ROWS - CYCLE + classes % CYCLE)] + shifts[:, None]
     return {
-        "lowest_weights": priors.LOWEST_WEIGHTS.astype(np.int64),
-        "tables": priors.TABLES.astype(np.int32),
-        "flag_tables": priors.FLAG_TABLES.astype(np.int32),
-        "offsets": priors.OFFSETS.astype(np.int32),
+        "lowest_weights": priors.lowest_weights.astype(np.int64),
+        "tables": priors.tables.astype(np.int32),
+        "flag_tables": priors.flag_tables.astype(np.int32),
+        "offsets": priors.offsets.astype(np.int32),
         "prices": LAMBDA * np.floor(bits * 256 + 0.5) / 256,
         "log_prices": LAMBDA * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, 64))]),
         "bit_prices": LAMBDA * np.floor(256 * (12 - np.log2(np.arange(4096) + 0.5)) + 0.5) / 256,

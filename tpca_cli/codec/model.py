@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import priors
 from tpca_cli.codec.plan import SLOTS, Ints, Plan, Step, kind_of
+from tpca_cli.codec.priors import EXPECTED_ZERO, Priors, shipped
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +38,7 @@ class Model:
     bases: Ints  # (M, 2) what the prior adds
     maps: Ints  # (M, CODES) class by code of the expected magnitude
     flag_weights: Ints  # (steps, 2, 5)
+    priors: Priors
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -46,38 +47,42 @@ def log_code(values: NDArray[Any]) -> Ints:
     return np.asarray(bits - (1023 << 3), np.int64)
 
 
-def expected_magnitude(scales: Ints, steps: Floats) -> Floats:
+def expected_magnitude(scales: Ints, steps: Floats, priors: Priors) -> Floats:
     """Prior magnitude, in 1/UNIT, of coefficients whose mean size has code `scales`."""
-    difference = scales - log_code(steps) + priors.EXPECTED_ZERO
-    return np.asarray(priors.EXPECTED[np.clip(difference, 0, priors.EXPECTED.size - 1)], np.float64)
+    difference = scales - log_code(steps) + EXPECTED_ZERO
+    found: Floats = priors.expected[np.clip(difference, 0, priors.expected.size - 1)]
+    return found
 
 
-def _class_maps(expected: Floats) -> Ints:
+def _class_maps(expected: Floats, priors: Priors) -> Ints:
     """For each component (M, CODES): the class of an expected magnitude with this code.
 
     What was decoded nearby is only evidence: it is corrected by how far it lies from the prior magnitude.
     """
     codes = np.arange(CODES)[None, :]
     away = np.clip(log_code(expected)[:, None] - codes, -48, 48)
-    adjusted = codes * 8 + priors.ADJUST.astype(np.int64)[away + 48]  # 1/64 octave
+    adjusted = codes * 8 + priors.adjust.astype(np.int64)[away + 48]  # 1/64 octave
     return np.asarray(np.clip((adjusted >> 4) - 4, 0, CLASSES - 1), np.int64)
 
 
-def build(plan: Plan, scales: Ints, lowest: Ints, centers: Ints, steps: Ints) -> Model:
+def build(
+    plan: Plan, scales: Ints, lowest: Ints, centers: Ints, steps: Ints, priors: Priors | None = None
+) -> Model:
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
+    priors = priors or shipped()
     row_steps = steps[plan.order].astype(np.float64)
-    expected = expected_magnitude(scales[plan.order], row_steps)
+    expected = expected_magnitude(scales[plan.order], row_steps, priors)
     low_steps = np.array([[row_steps[max(row, 0)]] for row in plan.lowest])
-    lowest_expected = expected_magnitude(lowest[: len(plan.lowest)], low_steps)
+    lowest_expected = expected_magnitude(lowest[: len(plan.lowest)], low_steps, priors)
     kinds = np.array([kind_of(*place) for place in plan.places])
-    positions = np.pad(priors.POSITION, ((0, 1), (0, 1), (0, 0), (0, 0)), constant_values=64)
+    positions = np.pad(priors.position, ((0, 1), (0, 1), (0, 0), (0, 0)), constant_values=64)
     sides = np.minimum(np.sort([place[:2] for place in plan.places], axis=1), 8)
     factors = positions[sides[:, 0], sides[:, 1], np.minimum([place[2] for place in plan.places], 1)]
     looks = plan.looks
-    chosen = priors.WEIGHTS[kinds[looks.rows], looks.phases, looks.slots] * factors[looks.rows, looks.phases]
+    chosen = priors.weights[kinds[looks.rows], looks.phases, looks.slots] * factors[looks.rows, looks.phases]
     # products are below 2^51, so the floor of a rounded quotient is the exact one
     ratios = chosen * expected[looks.rows] / (64 * expected[looks.seen])
-    prior = expected[:, None] * priors.WEIGHTS[kinds, :, SLOTS] * factors / (64 * UNIT)
+    prior = expected[:, None] * priors.weights[kinds, :, SLOTS] * factors / (64 * UNIT)
     return Model(
         plan,
         row_steps,
@@ -86,12 +91,13 @@ def build(plan: Plan, scales: Ints, lowest: Ints, centers: Ints, steps: Ints) ->
         centers,
         np.floor(np.minimum(ratios, chosen / 8)).astype(np.int64),
         np.floor(prior).astype(np.int64),
-        _class_maps(expected),
-        _flag_weights(plan, expected, lowest_expected),
+        _class_maps(expected, priors),
+        _flag_weights(plan, expected, lowest_expected, priors),
+        priors,
     )
 
 
-def _flag_weights(plan: Plan, expected: Floats, lowest: Floats) -> Ints:
+def _flag_weights(plan: Plan, expected: Floats, lowest: Floats, priors: Priors) -> Ints:
     """How much counts for the flag that opens a zone: its prior, the zone before here and beside, flags."""
     found = np.zeros((len(plan.steps), 2, 5), np.int64)
     for index, step in enumerate(plan.steps):
@@ -104,7 +110,7 @@ def _flag_weights(plan: Plan, expected: Floats, lowest: Floats) -> Ints:
             previous = int(lowest[slice(0, 1) if step.color == 0 else slice(1, None), LEVELS - 1].sum())
         scale = min(int(UNIT) * zone // max(previous, 1), 8 * int(UNIT))
         for phase in (0, 1):
-            weights = priors.FLAG_WEIGHTS[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
+            weights = priors.flag_weights[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
             found[index, phase] = weights * (zone, scale, scale, UNIT, UNIT)
     return found
 
