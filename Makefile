@@ -46,7 +46,7 @@ format: $(VENV)/ready ## format the code
 
 faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strace)
 	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
-	@$(BIN)/python -m pytest -o addopts= -q tests/faults
+	@$(BIN)/python -m pytest -o addopts= -q --import-mode=importlib tests/faults
 
 compat: $(VENV)/ready ## decode the golden archives with the oldest wasmtime that is allowed
 	@$(BIN)/python tests/golden/compat.py
@@ -60,7 +60,7 @@ flows: $(VENV)/ready ## the calls from module to module of encode, decode and fi
 browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and chromedriver)
 	@command -v chromium >/dev/null || { echo "make browser needs chromium: install it with your package manager"; exit 1; }
 	@command -v chromedriver >/dev/null || { echo "make browser needs chromedriver: install it with your package manager"; exit 1; }
-	@$(BIN)/python -m pytest -o addopts= -q tests/browser
+	@$(BIN)/python -m pytest -o addopts= -q --import-mode=importlib tests/browser
 
 bench-stage: $(VENV)/ready-bench ## staging speed: DATA=folder [RESIZE=HxW]
 	@$(BIN)/python tests/benchmarks/stage.py $(DATA) $(if $(RESIZE),--size $(RESIZE))

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.bases import Rank1Basis
 from tpca_cli.codec import blocks
 from tpca_cli.codec.grid import Grid, Level, grid_of
 from tpca_cli.codec.model import LEVELS, Model, before, build, log_code
@@ -21,9 +20,9 @@ from tpca_cli.codec.plan import SLOTS, Plan, Step, kind_of
 from tpca_cli.codec.priors import Priors
 from tpca_cli.codec.tiling import SUBBITS, batches, planes_of
 from tpca_cli.coder import Coder
-from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import TILE, Framing
-from tpca_cli.operators import ModeOperators
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 Pixels = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -95,7 +94,7 @@ def gather(pictures: Sequence[Pixels], tile: int) -> Material:
     operator = ModeOperators(framing.frame_shape)
     for picture in pictures:
         operator.add(framing.split(picture))
-    modes = Rank1Basis.from_operators(operator)
+    modes = solve_modes(operator)
     basis = FixedBasis.from_modes(modes.modes, modes.indices, dtype=np.dtype(np.uint8))
     coder = Coder.train(list(pictures), framing, basis, USUAL_STEP, effort=0)
     order, found = coder.model.plan.order, []

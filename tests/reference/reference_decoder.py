@@ -19,7 +19,7 @@ import h5py
 from reference_symbols import Block
 from reference_transform import Image, restore, synthesize, to_pixels, unlap
 
-PRIORS = Path(__file__).parent / "golden" / "v1" / "priors.json"
+PRIORS = Path(__file__).parents[1] / "golden" / "v1" / "priors.json"
 IMAGE = (("digest", 8), ("mtime", 8), ("source_size", 6), ("height", 3), ("width", 3), ("mode", 1),
          ("error", 8), ("exif", 4), ("icc", 4), ("flags", 1), ("reserved", 3))  # fmt: skip
 BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("rows", 3), ("residual", 4),

@@ -15,7 +15,7 @@ from priors_evidence import Material, model_of
 from tpca_cli.codec import blocks
 from tpca_cli.codec.priors import SHAPES, Priors, shipped
 
-SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_data"
 
 
 def check_tables(priors: Priors) -> None:

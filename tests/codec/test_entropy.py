@@ -198,7 +198,7 @@ def test_little_address_space_is_enough() -> None:
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
 sys.path.insert(0, sys.argv[1])
-from test_codec_entropy import GRID, encode, large, model_of, some
+from test_entropy import GRID, encode, large, model_of, some
 print(encode(model_of(100), GRID, some(0))[0].hex(), large())
 """
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]

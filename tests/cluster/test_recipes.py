@@ -12,7 +12,7 @@ import pytest
 from command import tpca
 from pictures import folder
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "SCALE.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "SCALE.md").read_text()
 
 
 def block(language: str, holding: str) -> str:
