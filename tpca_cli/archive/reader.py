@@ -160,6 +160,7 @@ class Archive:
         return pictures
 
     def decode_block(self, block: int, *, components: int | None = None) -> list[Pixels]:
+        """The images of a block, or the one band in it; with `components`, only from the first that many."""
         data = self.block_bytes(block)
         coder = self.coder(int(self.index.blocks["group"][block]))
         return coder.decode(data, self.index.block_shapes(block), components=components)
@@ -183,6 +184,7 @@ class Archive:
         return self._file.raw_rows("payload", start, stop).tobytes()
 
     def coder(self, group: int) -> Coder:
+        """The decoder of a group, made on first use."""
         from tpca_cli.coder import Coder  # late: a page about an archive needs none
 
         if group not in self._coders:
@@ -212,6 +214,7 @@ class Archive:
 
     @property
     def digest(self) -> str:
+        """The root digest of the file, in hexadecimal."""
         return str(self._file.digest)
 
     @property
@@ -220,9 +223,11 @@ class Archive:
         return self._file.identity
 
     def stored_bytes(self, name: str) -> int:
+        """What a dataset takes in the file; 0 if it is not there."""
         return int(self._file.stored_bytes(name)) if self._file.has(name) else 0
 
     def close(self) -> None:
+        """Close the file; nothing can be read afterwards."""
         self._context.__exit__(None, None, None)
 
     def __enter__(self) -> Archive:

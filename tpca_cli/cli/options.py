@@ -28,6 +28,7 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes, or a usage error."""
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)", str(value))
@@ -45,6 +46,7 @@ class FrameSize(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
+        """Height and width, or a usage error."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", str(value))
@@ -78,6 +80,7 @@ class Console:
             del self._bars[stage]
 
     def close(self) -> None:
+        """Take the progress bar off the screen."""
         for bar in self._bars.values():
             bar.close()
         self._bars.clear()

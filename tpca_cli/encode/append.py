@@ -215,6 +215,7 @@ class Part:
     skipped: tuple[Skipped, ...] = ()
 
     def pieces(self) -> Iterable[bytes]:
+        """The bytes of the blocks, piece by piece."""
         return self.payload() if callable(self.payload) else ()
 
 

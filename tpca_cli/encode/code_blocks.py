@@ -55,6 +55,7 @@ class Coded:
 
 
 def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
+    """The blocks of all groups as tasks, in the order of the file."""
     tasks = []
     for number, plan in enumerate(plans):
         shapes = [(member.height, member.width) for member in plan.members]
