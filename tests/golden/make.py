@@ -204,7 +204,7 @@ def digests(path: Path, components: int | None = None) -> list[list[Any]]:
                 list(p.shape),
                 hashlib.sha256(p.astype(p.dtype.newbyteorder("<")).tobytes()).hexdigest(),
             ]
-            for name, p in zip(archive.names, found, strict=True)
+            for name, p in zip(archive.names_bytes, found, strict=True)
         ]
 
 
