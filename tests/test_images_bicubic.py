@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from tpca_cli import machine
-from tpca_cli.images import bicubic as module
-from tpca_cli.images.bicubic import bicubic, suits
-from tpca_cli.images.resize import resized
+from tpca_cli import wasm
+from tpca_cli.images import resize
+from tpca_cli.images.resize import bicubic, resized, suits
 
 SIDES = st.integers(1, 150)
 SIZES = st.tuples(SIDES, SIDES)
@@ -74,12 +73,12 @@ def test_the_order_of_pictures_does_not_matter() -> None:
 def test_a_forked_process_and_a_frugal_machine_give_the_same() -> None:
     pixels = smooth(100, 90, 3, 3)
     usual = bicubic(pixels, (32, 40), (100, 90))
-    machine._local.__dict__[module._PROGRAM] = machine.Machine(module._PROGRAM, frugal=True)
+    wasm._local.__dict__[resize._PROGRAM] = wasm.WasmInstance(resize._PROGRAM, frugal=True)
     try:
         assert np.array_equal(bicubic(pixels, (32, 40), (100, 90)), usual)
     finally:
-        del machine._local.__dict__[module._PROGRAM]
-    module.prepare()
+        del wasm._local.__dict__[resize._PROGRAM]
+    resize.prepare_resizing()
     child = os.fork()
     if child == 0:
         os._exit(0 if np.array_equal(bicubic(pixels, (32, 40), (100, 90)), usual) else 1)
@@ -104,4 +103,4 @@ def test_what_would_take_much_memory_does_not_suit() -> None:
 
 def test_the_program_was_built_from_its_source() -> None:
     source = resources.files("tpca_cli.images").joinpath("kernel/bicubic.c").read_bytes()
-    assert int(module.source_digest(), 16) == int(hashlib.sha256(source).hexdigest()[:15], 16)
+    assert int(resize.source_digest(), 16) == int(hashlib.sha256(source).hexdigest()[:15], 16)

@@ -11,7 +11,7 @@ import pytest
 import reference_decoder
 from pictures import natural, noise
 
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing
 

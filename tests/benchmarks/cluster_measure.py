@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tpca_cli.cluster import Cluster, connect
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.framing import Framing
 from tpca_cli.images import probe, read
 from tpca_cli.operators import ModeOperators, TensorOperator

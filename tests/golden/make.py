@@ -27,7 +27,7 @@ from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.codec import priors
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 
 HOME = Path(__file__).parent / "v1"
 PRIORS = (

@@ -28,7 +28,7 @@ from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, printable
 
 if TYPE_CHECKING:
-    from tpca_cli.coder import Coder
+    from tpca_cli.codec.coder import Coder
 
 Pixels = npt.NDArray[Any]
 MAX_GROUPS = 4096
@@ -97,7 +97,7 @@ class Archive:
 
     def _prepare(self) -> None:
         import tpca_cli.images  # noqa: F401
-        from tpca_cli.codec.engine import prepare
+        from tpca_cli.codec.kernel_job import prepare
 
         prepare()
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
@@ -182,7 +182,7 @@ class Archive:
         return self._file.raw_rows("payload", start, stop).tobytes()
 
     def coder(self, group: int) -> Coder:
-        from tpca_cli.coder import Coder  # late: a page about an archive needs none
+        from tpca_cli.codec.coder import Coder  # late: a page about an archive needs none
 
         if group not in self._coders:
             item = self.groups[group]

@@ -17,7 +17,7 @@ from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
 
 if TYPE_CHECKING:
-    from tpca_cli.coder import Coder
+    from tpca_cli.codec.coder import Coder
     from tpca_cli.fixed import FixedBasis
 
 PAYLOAD_CHUNK = 2**20

@@ -1,6 +1,14 @@
-"""Pillow's pictures to arrays, and both to another size."""
+"""Pillow's pictures to arrays, and both to another size.
+
+Small 8-bit pictures are resized by compiled code, `kernel/bicubic.wasm`: a third of the time of Pillow's,
+whose answer it gives to within one level, and the same on every machine and with every version of Pillow.
+Larger pictures and other kinds are resized by Pillow.
+"""
 
 from __future__ import annotations
+
+import functools
+import struct
 
 import numpy as np
 from PIL import Image
@@ -11,6 +19,10 @@ from tpca_cli.images.modes import Pixels
 _STRIP_PIXELS = 1 << 20
 _BICUBIC = Image.Resampling.BICUBIC
 _GAP = 3.0
+_PROGRAM = "images/kernel/bicubic.wasm"
+_JOB = struct.Struct("<2d5i4I")  # `Job` of the program
+_SLACK = 64
+_MOST_PIXELS = 1 << 20
 
 
 def to_array(image: Image.Image) -> Pixels:
@@ -44,8 +56,6 @@ def draft_scale(have: tuple[int, int], want: tuple[int, int]) -> int:
 
 def to_size(image: Image.Image, size: tuple[int, int]) -> Pixels:
     """Bicubic and antialiased, after a box reduction of what is more than three times too large."""
-    from tpca_cli.images.bicubic import bicubic, suits  # it takes time to import, and few need it
-
     height, width = size
     if image.size == (width, height):
         return to_array(image)
@@ -65,10 +75,10 @@ def _reduction(have: int, want: int) -> int:
 
 
 def prepare_resizing() -> None:
-    """Before forking processes that will resize."""
-    from tpca_cli.images.bicubic import prepare
+    """Compile the kernel now: processes that are forked later inherit it."""
+    from tpca_cli.wasm import machine
 
-    prepare()
+    machine(_PROGRAM)
 
 
 def resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
@@ -80,9 +90,53 @@ def resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
         bounded: Pixels = np.clip(np.rint(small), 0, 65535).astype(np.uint16)
         return bounded
     height, width, channels = pixels.shape
-    if channels in (1, 3) and _reduction(height, size[0]) == _reduction(width, size[1]) == 1:
-        from tpca_cli.images.bicubic import bicubic, suits
-
-        if suits((height, width), size):  # without a detour
-            return bicubic(pixels, size, (height, width))
+    reduced = _reduction(height, size[0]) > 1 or _reduction(width, size[1]) > 1
+    if channels in (1, 3) and not reduced and suits((height, width), size):
+        return bicubic(pixels, size, (height, width))
     return to_size(Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels), size)
+
+
+def source_digest() -> str:
+    """The first digits of the digest of the source that the program was built from."""
+    from tpca_cli.wasm import machine
+
+    return f"{machine(_PROGRAM).constant('source'):x}"
+
+
+def suits(have: tuple[int, int], want: tuple[int, int]) -> bool:
+    """Whether picture, result and what is between them, all (height, width), are small enough for here."""
+    return max(have[0] * have[1], want[0] * have[1], want[0] * want[1]) <= _MOST_PIXELS
+
+
+def bicubic(pixels: Pixels, size: tuple[int, int], extent: tuple[float, float]) -> Pixels:
+    """The uint8 picture (h, w, 1 or 3) at another size (height, width).
+
+    `extent` is how much of the picture counts, from its corner: less than all if the last pixel was cut.
+    """
+    from tpca_cli.wasm import machine  # it takes time to import, and few need it
+
+    program = machine(_PROGRAM)
+    end, stop, most, job = _layout(program.base, pixels.shape, size, extent)
+    memory = program.room(most)
+    memory[program.base : program.base + pixels.size] = pixels.reshape(-1)
+    memory.data[program.constant("job") :][: len(job)] = job
+    program.run()
+    result: Pixels = memory[end:stop].reshape(*size, pixels.shape[2]).copy()
+    return result
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(
+    base: int, shape: tuple[int, ...], size: tuple[int, int], extent: tuple[float, float]
+) -> tuple[int, int, int, bytes]:
+    """With the picture at `base`: where the result begins and ends, the end of all, the program's `Job`."""
+    from tpca_cli.wasm import aligned
+
+    (height, width, channels), (new_height, new_width) = shape, size
+    lines = 64 * (height + width + new_height + new_width)  # the taps of every new row and column
+    end = aligned(base + height * width * channels + width * channels + _SLACK)
+    stop = end + new_height * new_width * channels
+    between = aligned(stop + _SLACK)
+    scratch = aligned(between + 2 * new_height * width * channels + _SLACK)
+    job = _JOB.pack(*extent, height, width, channels, *size, base, end, between, scratch)
+    return end, stop, scratch + lines + _SLACK, job

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from tpca_cli import images, store
 from tpca_cli.archive import BlockRecord, Entry
-from tpca_cli.codec.engine import prepare
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.parallel import busy_map
 from tpca_cli.pipeline.blocks import Job, pack

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tpca_cli.bases import Basis, OperatorBasis, Rank1Basis
 from tpca_cli.cluster import Cluster
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.eigen import solve_dense
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
 from tpca_cli.fixed import FixedBasis

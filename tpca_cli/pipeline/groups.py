@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.archive import embedded_basis
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import TpcaError
 from tpca_cli.fixed import FixedBasis
 from tpca_cli.framing import Framing

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tpca_cli.cluster import Cluster
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.pipeline.abroad import anchored, as_given, errors_as_given, meter
 from tpca_cli.pipeline.blocks import Job
 from tpca_cli.pipeline.coding import Coded, GroupPlan, Pixels, Task, code_job, described, kept, restored

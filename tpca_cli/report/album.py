@@ -16,7 +16,7 @@ from tpca_cli import images
 from tpca_cli.archive import Archive
 from tpca_cli.bases import Rank1Basis
 from tpca_cli.basisfile import read_basis
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.fixed import SCALE, FixedBasis
 from tpca_cli.report import curves, page, plots, samples, sheets

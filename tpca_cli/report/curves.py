@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.archive import BlockRecord, Entry, Group, Index, write_archive
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.images.rivals import CODECS, lossy
 from tpca_cli.quality import psnr

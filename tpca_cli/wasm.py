@@ -45,7 +45,7 @@ class Stopped(Exception):
     """The program stopped itself: the data are not what it can work on."""
 
 
-class Machine:
+class WasmInstance:
     """One instance of a program with memory of its own; for one thread. Use `machine`."""
 
     def __init__(self, program: str, frugal: bool) -> None:
@@ -77,6 +77,7 @@ class Machine:
         return self._bytes
 
     def run(self, *arguments: int) -> None:
+        """Call the program."""
         try:
             self._run(self._store, *arguments)
         except wasmtime.Trap as error:
@@ -89,17 +90,17 @@ class Machine:
         return self._constants[name]
 
 
-def machine(program: str) -> Machine:
+def machine(program: str) -> WasmInstance:
     """This thread's machine for a file of the package.
 
     Processes that are forked after the first call inherit it instead of compiling their own.
     """
-    machines: dict[str, Machine] = _local.__dict__
+    machines: dict[str, WasmInstance] = _local.__dict__
     if program not in machines:
         try:
-            machines[program] = Machine(program, frugal=False)
+            machines[program] = WasmInstance(program, frugal=False)
         except (wasmtime.WasmtimeError, MemoryError):
-            machines[program] = Machine(program, frugal=True)
+            machines[program] = WasmInstance(program, frugal=True)
     return machines[program]
 
 
