@@ -8,7 +8,7 @@ SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
 
-.PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data clean
+.PHONY: help setup demo test check format faults compat browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures kernel kernel-check sample-data clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,10 @@ $(VENV)/ready: pyproject.toml
 
 $(VENV)/ready-bench: $(VENV)/ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	@touch $@
+
+$(VENV)/ready-kernel: $(VENV)/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,kernel]'
 	@touch $@
 
 setup: $(VENV)/ready ## create .venv and install tpca into it
@@ -76,6 +80,12 @@ pictures: $(VENV)/ready ## draw the README's pictures from sample_data/
 
 bench-cluster: $(VENV)/ready ## two workers beside one: DATA=folder LARGE=folder of larger images
 	@$(BIN)/python tests/benchmarks/cluster.py $(DATA) $(LARGE)
+
+kernel: $(VENV)/ready-kernel ## build the compiled kernels anew, with the pinned compiler
+	@$(BIN)/python tools/build_kernels.py
+
+kernel-check: $(VENV)/ready-kernel ## are the compiled kernels what their sources give
+	@$(BIN)/python tools/build_kernels.py --check
 
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py

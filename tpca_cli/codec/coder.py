@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from tpca_cli.codec import kernel_run, restore
 from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts, measure_scales
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.kernel_job import LAMBDA
-from tpca_cli.codec.kernel_run import MOST_COLORS, SIDES, KernelTiles
+from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
+from tpca_cli.codec.kernel_run import KernelTiles
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
 from tpca_cli.codec.tiling import (
     REACH,
-    SUBBITS,
     Pixels,
     Shape,
     batches,
@@ -32,7 +31,7 @@ from tpca_cli.codec.tiling import (
     runs,
 )
 from tpca_cli.errors import FileRefused
-from tpca_cli.fixed import SCALE, FixedBasis, Floats
+from tpca_cli.fixed import SCALE, SCALE_BITS, FixedBasis, Floats
 from tpca_cli.framing import TILE, Framing
 
 GAIN = 256
@@ -136,7 +135,7 @@ class Coder:
             _, values = self._code(pictures)
             for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):
                 decoded.append(restore.subpixels(images, SCALE))
-                original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)
+                original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)  # (n, c, h, w)
                 originals.append(original.astype(np.float32) * restore.SUBPIXEL)
         return replace(self, restorer=restore.fit(decoded, originals), restore_step=self.step_units)
 
@@ -215,7 +214,7 @@ class Coder:
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
         """Coefficients (M, tiles)."""
         planes = planes_of(self.framing, pictures, self.lapped)
-        return self.basis.analyze(planes, SUBBITS if self.lapped else 0)[: self.components]
+        return self.basis.analyze(planes, SCALE_BITS if self.lapped else 0)[: self.components]
 
     def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
         """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
@@ -230,7 +229,7 @@ class Coder:
                 pixels = self.basis.to_pixels(images)
             else:
                 pixels = restorer.pixels(images, SCALE)
-            out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))
+            out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))  # (h, w, c) each
         return out
 
     @property

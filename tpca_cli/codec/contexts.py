@@ -26,11 +26,14 @@ CLASSES = 112
 CODES = 256
 """Eighth octaves that an expected magnitude can have."""
 LEVELS = 4
+"""Finenesses of the pyramid of the lowest components."""
+FLAG_FEATURES = LOWEST_FEATURES = 5
+"""What counts for a flag that opens a zone, and for a lowest component."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContextModel:
-    """Prior magnitudes and weights at one quantiser step; components are rows of the scan."""
+    """Prior magnitudes and weights at one quantiser step; components are rows in the scan order."""
 
     scan: ScanOrder
     steps: Floats  # (M,) quantiser step of each component
@@ -40,7 +43,7 @@ class ContextModel:
     weights: Ints  # of each look
     bases: Ints  # (M, 2) what the prior adds
     maps: Ints  # (M, CODES) class by code of the expected magnitude
-    flag_weights: Ints  # (steps, 2, 5)
+    flag_weights: Ints  # (steps, 2, FLAG_FEATURES)
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -96,7 +99,7 @@ def build_contexts(scan: ScanOrder, scales: Ints, lowest: Ints, centers: Ints, s
 
 def _flag_weights(scan: ScanOrder, expected: Floats, lowest: Floats) -> Ints:
     """How much counts for the flag that opens a zone: its prior, the zone before here and beside, flags."""
-    found = np.zeros((len(scan.steps), 2, 5), np.int64)
+    found = np.zeros((len(scan.steps), 2, FLAG_FEATURES), np.int64)
     for index, step in enumerate(scan.steps):
         if not step.opens:
             continue

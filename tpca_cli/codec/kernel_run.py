@@ -22,19 +22,17 @@ from numpy.typing import NDArray
 from tpca_cli.codec import tiling
 from tpca_cli.codec.contexts import ContextModel
 from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.kernel_job import NO_PICTURES, Fields, Job, Room, lay_out
+from tpca_cli.codec.kernel_job import DECIDE, DECODE, NO_PICTURES, RECORDS, REPLAY, block_job, run
 from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.scan_order import Ints
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import Framing
+from tpca_cli.wasm import Job, Room, Values
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 Pixels = NDArray[Any]
 Shape = tuple[int, int]
-
-DECODE, DECIDE, REPLAY = 0, 1, 2
-"""What a job does: read, decide and write, or write what was decided before."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def joined(parts: Sequence[Symbols]) -> Symbols:
 
 
 def encode(model: ContextModel, grid: Grid, coefficients: Floats) -> tuple[bytes, Floats]:
-    """The block of coefficients (M, tiles), rows of the scan, and the values that a decoder gets."""
+    """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets."""
     job = run_encoder(model, grid, DECIDE, {"data": coefficients})
     return coded_bytes(job), _tiles(job["data"], grid)
 
@@ -78,7 +76,7 @@ def write_symbols(model: ContextModel, grid: Grid, symbols: Symbols) -> bytes:
 
 
 def _tiles(canvas: Array, grid: Grid) -> Array:
-    return canvas.reshape(-1, grid.size).take(grid.places, axis=1)
+    return canvas.reshape(-1, grid.size).take(grid.places, axis=1)  # (rows, tiles)
 
 
 def coded_bytes(job: Job) -> bytes:
@@ -87,37 +85,32 @@ def coded_bytes(job: Job) -> bytes:
 
 
 def run_decoder(
-    model: ContextModel, grid: Grid, block: bytes, pictures: Fields = NO_PICTURES, *, symbols: bool = False
+    model: ContextModel, grid: Grid, block: bytes, pictures: Values = NO_PICTURES, *, symbols: bool = False
 ) -> Job:
     """Run a decoder over a block."""
-    job = lay_out(model, grid, DECODE, len(block), symbols, pictures)
+    job = block_job(model, grid, DECODE, len(block), symbols, pictures)
     job["bytes"][:] = np.frombuffer(block, np.uint8)
-    job.run()
+    run(job)
     if job.number("damaged") or job.number("length") != len(block):
         raise FileRefused("block is damaged: its symbols do not end where it does")
     return job
 
 
 def run_encoder(
-    model: ContextModel, grid: Grid, mode: int, tiles: Mapping[str, Array], pictures: Fields = NO_PICTURES
+    model: ContextModel, grid: Grid, mode: int, tiles: Mapping[str, Array], pictures: Values = NO_PICTURES
 ) -> Job:
     """Run an encoder over arrays (.., tiles) or pictures, with room enough for what it writes."""
     capacity = 4096 + grid.places.size * model.expected.size
     while True:
-        job = lay_out(model, grid, mode, capacity, mode == REPLAY, pictures)
+        job = block_job(model, grid, mode, capacity, mode == REPLAY, pictures)
         for name, values in tiles.items():
             job[name].reshape(-1, grid.size)[:, grid.places] = values
-        job.run()
+        run(job)
         if job.number("damaged"):
             raise ValueError("values are too large to be coded")
         if job.number("length") <= capacity:
             return job
         capacity = job.number("length")
-
-
-SIDES = (8, 16, 32)
-MOST_COLORS = 4
-"""What the kernel has room for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +125,7 @@ class KernelTiles:
 
     def encode(self, model: ContextModel, grid: Grid, pictures: Sequence[Pixels]) -> tuple[bytes, Ints]:
         """A block, and the squared error of each picture after decoding."""
-        pixels = np.concatenate([picture.ravel() for picture in pictures])
+        pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
         shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
         job = run_encoder(model, grid, DECIDE, {}, self._fields(model, grid, shapes, pixels))
         return coded_bytes(job), job["errors"].copy()
@@ -146,20 +139,23 @@ class KernelTiles:
         pixels, out, at = job["decoded"].copy(), [], 0
         for height, width in shapes:
             size = height * width * len(self.factors[2])
-            out.append(pixels[at : at + size].reshape(height, width, -1))
+            out.append(pixels[at : at + size].reshape(height, width, -1))  # (h, w, c)
             at += size
         return out
 
-    def _fields(self, model: ContextModel, grid: Grid, shapes: Sequence[Shape], pixels: Pixels) -> Fields:
+    def _fields(self, model: ContextModel, grid: Grid, shapes: Sequence[Shape], pixels: Pixels) -> Values:
+        """The values of `PICTURE_FIELDS`."""
         side, colors = self.framing.height, len(self.factors[2])
         grids = [self.framing.grid(height, width) for height, width in shapes]
         firsts = np.cumsum([0] + [down * right for down, right in grids])[:-1]
-        table = [
-            (*shape, *tiles, place)
-            for shape, tiles, place in zip(shapes, grids, grid.places[firsts], strict=True)
-        ]
+        table = np.zeros(len(shapes), RECORDS["Shape"])
+        table["height"], table["width"] = np.array(shapes).T
+        table["down"], table["right"] = np.array(grids).T
+        table["place"] = grid.places[firsts]
+        table["stride"] = [stride_of(width) for _, width in shapes]
         pixel_count = sum(math.prod(shape) for shape in shapes)
         most_tiles = max(math.prod(tiles) for tiles in grids)
+        # the filter has a plane for each color and five more, two lines, and nine lines of wider numbers
         most_shorts = max((colors + 5) * (h + 4) * stride_of(w) + 2 * stride_of(w) + 8 for h, w in shapes)
         most_ints = max(9 * stride_of(w) + 8 for _, w in shapes)
         restorer = self.restorer
@@ -170,21 +166,21 @@ class KernelTiles:
             "lapped": int(self.lapped),
             "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
             "basis_bits": self.bits,
-            "shapes": np.array(table, np.int32),
-            "indices": np.array(model.scan.places, np.int32),
-            "factors": np.concatenate([factor.ravel() for factor in self.factors]).astype(np.float64),
-            "factors_back": np.concatenate([factor.T.ravel() for factor in self.factors]).astype(np.float64),
+            "shapes": table,
+            "indices": np.array(model.scan.places),
+            "factors": np.concatenate([factor.ravel() for factor in self.factors]),
+            "factors_back": np.concatenate([factor.T.ravel() for factor in self.factors]),
             "lap_before": tiling.filter_halves(tiling.BEFORE),
             "lap_after": tiling.filter_halves(tiling.AFTER),
-            "borders": restorer.borders.astype(np.int32) if restorer else np.zeros(0, np.int32),
-            "weights": restorer.weights.astype(np.int32) if restorer else np.zeros(0, np.int32),
-            "mixing": restorer.mixing.astype(np.int32) if restorer else np.zeros(0, np.int32),
+            "borders": restorer.borders if restorer else 0,
+            "weights": restorer.weights if restorer else 0,
+            "mixing": restorer.mixing if restorer else 0,
             "pixels": pixels,
-            "decoded": Room(np.uint8, colors * pixel_count, scratch=True),
-            "errors": Room(np.int64, len(shapes)),
-            "planes": Room(np.float64, colors * side**2 * most_tiles, scratch=True),
-            "shorts": Room(np.int16, most_shorts, scratch=True),
-            "ints": Room(np.int32, most_ints, scratch=True),
+            "decoded": Room(colors * pixel_count, scratch=True),
+            "errors": Room(len(shapes)),
+            "planes": Room(colors * side**2 * most_tiles, scratch=True),
+            "shorts": Room(most_shorts, scratch=True),
+            "ints": Room(most_ints, scratch=True),
         }
 
 

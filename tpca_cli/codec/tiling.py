@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca_cli.fixed import SCALE
 from tpca_cli.framing import Framing, mirror
 
 Pixels = NDArray[Any]
 Floats = NDArray[np.float64]
 Shape = tuple[int, int]
 
-SUBBITS = 6
-"""Fractional bits of lapped samples, those of the coefficients."""
 REACH = 4
 """Samples on each side of a tile border that lapping mixes."""
 LAP_BITS = 14
@@ -74,10 +73,10 @@ def to_images(framing: Framing, pictures: Sequence[Pixels]) -> Floats:
     """Pictures of one size as padded images (n, c, h, w)."""
     h, w, _ = pictures[0].shape
     rows, columns = framing.grid(h, w)
-    stacked = np.stack(pictures).transpose(0, 3, 1, 2)
+    stacked = np.stack(pictures).transpose(0, 3, 1, 2)  # (n, c, h, w)
     if (rows * framing.height, columns * framing.width) != (h, w):
         down, right = mirror(h, rows * framing.height), mirror(w, columns * framing.width)
-        stacked = stacked[:, :, down][..., right]
+        stacked = stacked[:, :, down][..., right]  # (n, c, rows T, columns T)
     return np.ascontiguousarray(stacked, dtype=np.float64)
 
 
@@ -85,8 +84,8 @@ def to_planes(framing: Framing, images: Floats) -> Floats:
     """Padded images as planes (T, T, c, tiles)."""
     n, c, h, w = images.shape
     th, tw = framing.height, framing.width
-    tiles = images.reshape(n, c, h // th, th, w // tw, tw).transpose(3, 5, 1, 0, 2, 4)
-    return np.asarray(tiles.reshape(th, tw, c, -1), np.float64)
+    tiles = images.reshape(n, c, h // th, th, w // tw, tw).transpose(3, 5, 1, 0, 2, 4)  # (T, T, c, n, ..)
+    return np.asarray(tiles.reshape(th, tw, c, -1), np.float64)  # (T, T, c, tiles)
 
 
 def from_planes(framing: Framing, planes: Floats, grid: Shape) -> Floats:
@@ -94,17 +93,17 @@ def from_planes(framing: Framing, planes: Floats, grid: Shape) -> Floats:
     th, tw, c, tiles = planes.shape
     rows, columns = grid
     n = tiles // (rows * columns)
-    images = planes.reshape(th, tw, c, n, rows, columns).transpose(3, 2, 4, 0, 5, 1)
-    return np.asarray(images.reshape(n, c, rows * th, columns * tw), np.float64)
+    images = planes.reshape(th, tw, c, n, rows, columns).transpose(3, 2, 4, 0, 5, 1)  # (n, c, rows, T, ..)
+    return np.asarray(images.reshape(n, c, rows * th, columns * tw), np.float64)  # (n, c, h, w)
 
 
 def planes_of(framing: Framing, pictures: Sequence[Pixels], lapped: bool) -> Floats:
-    """Planes of all pictures; lapped ones come in units of 2^-SUBBITS."""
+    """Planes of all pictures; lapped ones come in units of 1/SCALE, as coefficients do."""
     planes = []
     for _, first, last in runs([(int(p.shape[0]), int(p.shape[1])) for p in pictures]):
         images = to_images(framing, pictures[first:last])
         if lapped:
-            images *= 1 << SUBBITS
+            images *= SCALE
             lap(images.reshape(-1, *images.shape[2:]), framing.height)
         planes.append(to_planes(framing, images))
     return planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
@@ -148,10 +147,10 @@ def lap(images: Floats, tile: int, *, inverse: bool = False) -> None:
         n, h, w = images.shape
         inside = slice(tile - REACH, tile - REACH + count * tile)
         if axis == 1:
-            view = images[:, inside].reshape(n, count, tile, w)[:, :, : 2 * REACH]
+            view = images[:, inside].reshape(n, count, tile, w)[:, :, : 2 * REACH]  # (n, borders, 8, w)
             view[...] = _round(matrix @ view)
         else:
-            view = images[:, :, inside].reshape(n, h, count, tile)[..., : 2 * REACH]
+            view = images[:, :, inside].reshape(n, h, count, tile)[..., : 2 * REACH]  # (n, h, borders, 8)
             view[...] = _round(np.ascontiguousarray(view).reshape(-1, 2 * REACH) @ matrix.T).reshape(
                 view.shape
             )
@@ -166,7 +165,7 @@ def _round(values: Floats) -> Floats:
 def filter_halves(matrix: Floats) -> Floats:
     """What a symmetric filter (2 REACH, 2 REACH) does to sums and differences of opposite samples."""
     top, mirrored = matrix[:REACH, :REACH], matrix[:REACH, : REACH - 1 : -1]
-    return np.stack([top + mirrored, top - mirrored])
+    return np.stack([top + mirrored, top - mirrored])  # (2, REACH, REACH)
 
 
 def lapped_norms(vectors: NDArray[Any]) -> Floats:

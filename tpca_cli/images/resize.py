@@ -8,7 +8,7 @@ Larger pictures and other kinds are resized by Pillow.
 from __future__ import annotations
 
 import functools
-import struct
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -16,12 +16,14 @@ from PIL import Image
 from tpca_cli.errors import ImageRefused
 from tpca_cli.images.modes import Pixels
 
+if TYPE_CHECKING:
+    from tpca_cli.wasm import Kernel, Layout
+
 _STRIP_PIXELS = 1 << 20
 _BICUBIC = Image.Resampling.BICUBIC
 _GAP = 3.0
-_PROGRAM = "images/kernel/bicubic.wasm"
-_JOB = struct.Struct("<2d5i4I")  # `Job` of the program
 _SLACK = 64
+"""Elements behind an array of the kernel that may be read or overwritten."""
 _MOST_PIXELS = 1 << 20
 
 
@@ -76,9 +78,7 @@ def _reduction(have: int, want: int) -> int:
 
 def prepare_resizing() -> None:
     """Compile the kernel now: processes that are forked later inherit it."""
-    from tpca_cli.wasm import machine
-
-    machine(_PROGRAM)
+    bicubic_kernel().instance()
 
 
 def resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
@@ -96,13 +96,6 @@ def resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
     return to_size(Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels), size)
 
 
-def source_digest() -> str:
-    """The first digits of the digest of the source that the program was built from."""
-    from tpca_cli.wasm import machine
-
-    return f"{machine(_PROGRAM).constant('source'):x}"
-
-
 def suits(have: tuple[int, int], want: tuple[int, int]) -> bool:
     """Whether picture, result and what is between them, all (height, width), are small enough for here."""
     return max(have[0] * have[1], want[0] * have[1], want[0] * want[1]) <= _MOST_PIXELS
@@ -113,30 +106,50 @@ def bicubic(pixels: Pixels, size: tuple[int, int], extent: tuple[float, float]) 
 
     `extent` is how much of the picture counts, from its corner: less than all if the last pixel was cut.
     """
-    from tpca_cli.wasm import machine  # it takes time to import, and few need it
-
-    program = machine(_PROGRAM)
-    end, stop, most, job = _layout(program.base, pixels.shape, size, extent)
-    memory = program.room(most)
-    memory[program.base : program.base + pixels.size] = pixels.reshape(-1)
-    memory.data[program.constant("job") :][: len(job)] = job
-    program.run()
-    result: Pixels = memory[end:stop].reshape(*size, pixels.shape[2]).copy()
-    return result
+    channels = pixels.shape[2]
+    job = bicubic_kernel().job(_layout(pixels.shape, size, extent))
+    job["pixels"][: pixels.size] = pixels.reshape(-1)
+    job.run()
+    result: Pixels = job["resized"][: size[0] * size[1] * channels].reshape(*size, channels).copy()
+    return result  # (height, width, channels)
 
 
 @functools.lru_cache(maxsize=256)
-def _layout(
-    base: int, shape: tuple[int, ...], size: tuple[int, int], extent: tuple[float, float]
-) -> tuple[int, int, int, bytes]:
-    """With the picture at `base`: where the result begins and ends, the end of all, the program's `Job`."""
-    from tpca_cli.wasm import aligned
+def _layout(shape: tuple[int, ...], size: tuple[int, int], extent: tuple[float, float]) -> Layout:
+    """The job for pictures of this shape; folders hold many of one size."""
+    from tpca_cli.wasm import Room
 
     (height, width, channels), (new_height, new_width) = shape, size
-    lines = 64 * (height + width + new_height + new_width)  # the taps of every new row and column
-    end = aligned(base + height * width * channels + width * channels + _SLACK)
-    stop = end + new_height * new_width * channels
-    between = aligned(stop + _SLACK)
-    scratch = aligned(between + 2 * new_height * width * channels + _SLACK)
-    job = _JOB.pack(*extent, height, width, channels, *size, base, end, between, scratch)
-    return end, stop, scratch + lines + _SLACK, job
+    return bicubic_kernel().lay_out({
+        "tall": extent[0],
+        "wide": extent[1],
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "new_height": new_height,
+        "new_width": new_width,
+        "pixels": Room((height + 1) * width * channels + _SLACK, scratch=True),
+        "resized": Room(new_height * new_width * channels + _SLACK, scratch=True),
+        "between": Room(new_height * width * channels + _SLACK, scratch=True),
+        "scratch": Room(64 * (height + width + new_height + new_width) + _SLACK, scratch=True),
+    })  # fmt: skip
+
+
+@functools.cache
+def bicubic_kernel() -> Kernel:
+    """The compiled code and the fields of its job, from which `make kernel` writes `kernel/job.h`."""
+    from tpca_cli.wasm import Field, Kernel  # it takes time to import, and few need it
+
+    return Kernel("images/kernel/bicubic.wasm", (
+        Field("double", "tall", "how much of the picture there is, in its pixels"),
+        Field("double", "wide", "a little less than all where the last was cut"),
+        Field("i32", "height"),
+        Field("i32", "width"),
+        Field("i32", "channels"),
+        Field("i32", "new_height"),
+        Field("i32", "new_width"),
+        Field("const u8 *", "pixels", "(height, width, channels), then a line"),
+        Field("u8 *", "resized", "(new height, new width, channels)"),
+        Field("i16 *", "between", "(new height, width, channels)"),
+        Field("u8 *", "scratch", "the taps of every new row and column"),
+    ))  # fmt: skip
