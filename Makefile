@@ -52,7 +52,7 @@ faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strac
 	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
 	@$(BIN)/python -m pytest -o addopts= -q tests/faults
 
-compat: $(VENV)/ready ## decode the golden archives with the oldest wasmtime that is allowed
+compat: $(VENV)/ready ## decode the golden archives with the oldest and the newest wasmtime that are allowed
 	@$(BIN)/python tests/golden/compat.py
 
 browser: $(VENV)/ready ## the HTML report in a real browser (needs chromium and chromedriver)
