@@ -54,7 +54,7 @@ from priors_evidence import (
 )
 from threadpoolctl import threadpool_limits
 
-from tpca_cli.codec.blocks import encode
+from tpca_cli.codec.kernel_run import encode
 from tpca_cli.codec.priors import Priors, shipped
 
 Pixels = NDArray[Any]
@@ -115,7 +115,7 @@ class Job:
 
     @property
     def length(self) -> int:
-        """Bytes of all blocks."""
+        """Bytes of all kernel_run."""
         return sum(block.length for block in self.coded)
 
 
