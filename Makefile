@@ -80,7 +80,7 @@ bench-cluster: $(VENV)/ready ## two workers beside one: DATA=folder LARGE=folder
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
 
-priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, ten minutes: DATA="folder folder"
+priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, four minutes: DATA="folder folder"
 	@$(BIN)/python tools/fit_priors.py $(DATA) -o priors.json
 
 clean: ## remove what the targets made
