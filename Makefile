@@ -96,7 +96,7 @@ kernel-check: $(VENV)/ready-kernel ## are the compiled kernels what their source
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
 
-priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, ten minutes: DATA="folder folder"
+priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, four minutes: DATA="folder folder"
 	@$(BIN)/python tools/fit_priors.py $(DATA) -o priors.json
 
 clean: ## remove what the targets made
