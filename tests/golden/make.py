@@ -26,8 +26,8 @@ from pictures import save
 from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.priors import shipped
-from tpca_cli.coder import Coder
 
 HOME = Path(__file__).parent / "v1"
 PRIORS = (

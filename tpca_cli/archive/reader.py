@@ -32,7 +32,7 @@ from tpca_cli.store.columns import split_arrays
 from tpca_cli.tensor_pca.fixed_basis import integer_basis
 
 if TYPE_CHECKING:
-    from tpca_cli.coder import Coder
+    from tpca_cli.codec.coder import Coder
 
 MAX_GROUPS = 4096
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
@@ -107,7 +107,7 @@ class Archive:
 
     def _prepare(self) -> None:
         import tpca_cli.images  # noqa: F401
-        from tpca_cli.codec.engine import prepare
+        from tpca_cli.codec.kernel_job import prepare
 
         prepare()
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
@@ -215,7 +215,7 @@ class Archive:
 
     def coder(self, group: int) -> Coder:
         """The decoder of a group, made on first use."""
-        from tpca_cli.coder import Coder  # late: a page about an archive needs none
+        from tpca_cli.codec.coder import Coder  # late: a page about an archive needs none
 
         if group not in self._coders:
             item = self.groups[group]

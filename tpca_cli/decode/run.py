@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tpca_cli import images, store
 from tpca_cli.archive.reader import Archive
-from tpca_cli.codec.engine import prepare
+from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.names import check_names, restored_names

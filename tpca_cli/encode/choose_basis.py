@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Pixels, Progress

@@ -20,7 +20,7 @@ from tpca_cli import images
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.quality import psnr as psnr_of

@@ -5,7 +5,7 @@ coded at once, without seeing one another, for the even tiles of the checkerboar
 which see the even. A component sees lower diagonals of its own tile, the tiles above, below, left and right,
 and (color) the first channel. Weights belong to relative places, so every tile size can use them.
 
-Inside the codec components are rows in the order of the plan, so that whatever is coded or seen together is
+Inside the codec components are rows in the order of the scan, so that whatever is coded or seen together is
 one slice: the first channel by diagonal, then the others.
 """
 
@@ -71,7 +71,7 @@ class Looks:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ScanOrder:
     """The lowest component of each channel, coded first, then all steps."""
 
     order: Ints  # (M,) the component in each row
@@ -110,8 +110,8 @@ def _groups(deepest: int) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=8)
-def plan_of(places: tuple[Place, ...]) -> Plan:
-    """The plan for components at (i, j, channel), in the order of the basis."""
+def scan_order_of(places: tuple[Place, ...]) -> ScanOrder:
+    """The scan order for components at (i, j, channel), in the order of the basis."""
     channels = 1 + max(c for _, _, c in places)
     groups = _groups(max(i + j for i, j, _ in places))
     group_of = {d: k for k, (first, last) in enumerate(groups) for d in range(first, last + 1)}
@@ -158,7 +158,7 @@ def plan_of(places: tuple[Place, ...]) -> Plan:
             sights += known
         steps.append(Step(start, stop, color, zone, opens, (ranges[0], ranges[1])))
         done.update(range(start, stop))
-    return Plan(
+    return ScanOrder(
         np.array(order),
         tuple(by_row),
         tuple(rows.get((0, 0, c), -1) for c in range(channels)),
