@@ -9,6 +9,7 @@ until this returns, and the store refuses to replace any other file than the one
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,19 +22,19 @@ from tpca_cli.archive.reader import Archive, linked_basis, pooled_psnr, spans
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import (
     Checkpoint,
+    check_partial,
     partial_folder,
-    plan_digest,
     remove_partial,
     removed_unless_interrupted,
 )
 from tpca_cli.encode.changes import changes, restorable_beside
-from tpca_cli.encode.code_blocks import GroupPlan
+from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
 from tpca_cli.encode.run import EncodeRequest, assemble, draft_groups, reach_target
-from tpca_cli.errors import FileRefused, TargetError, UsageError, printable
+from tpca_cli.errors import FileRefused, ImageRefused, TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Target
-from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
-from tpca_cli.sources.read_plan import check_scanned
+from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped, nothing_usable
+from tpca_cli.sources.read_plan import check_scanned, skip_or_fail
 from tpca_cli.sources.scan import Scan, Skipped, scan
 
 
@@ -60,6 +61,7 @@ class Appended:
 def append(request: AppendRequest, say: Say, progress: Progress | None = None) -> Appended:
     """Add what is new in the sources to the archive; the caller holds the lock."""
     asked = request.encode
+    check_partial(asked.output)
     basis = None if asked.basis is None else linked_basis(asked.basis)
     with Archive(asked.output, basis=basis, ready=False) as archive:
         target = Target.from_dict(archive.target)
@@ -68,7 +70,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
                 f"{printable(asked.output)} was made with the target {archive.target}: "
                 "leave the target out, or encode into another file"
             )
-        found = _scanned(asked)
+        found = scanned(asked)
         news = changes(archive, found.refs, asked.reading)
         members, unread = asked.workers.probe(news.to_add(request.on_change), asked.reading, progress)
         members, conflicts = restorable_beside(members, archive.names)
@@ -92,7 +94,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
 def plan_append(request: AppendRequest) -> dict[str, int]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     with Archive(request.encode.output, ready=False) as archive:
-        found = _scanned(request.encode)
+        found = scanned(request.encode)
         news = changes(archive, found.refs, request.encode.reading)
         return {
             "new": len(news.new),
@@ -103,10 +105,22 @@ def plan_append(request: AppendRequest) -> dict[str, int]:
         }
 
 
-def _scanned(request: EncodeRequest) -> Scan:
+def scanned(request: EncodeRequest) -> Scan:
+    """The sources of an append. No image at all is an error: a disk that is not mounted looks like that."""
     found = scan(request.sources)
     check_scanned(found, request.reading.on_error)
-    return found
+    if not found.refs:
+        raise nothing_usable(request.sources, found.skipped, len(found.ignored))
+    if len(request.sources) == 1:
+        return found
+    # with several sources, what is in a folder begins with the folder's own name
+    tops = {ref.name.split(b"/")[0] for ref in found.refs}
+    folders = [source for source in map(os.fsencode, request.sources) if os.path.isdir(source)]
+    empty = [path for path in folders if os.path.basename(os.path.abspath(path)) not in tops]
+    lost = tuple(Skipped(path, "no image in this folder: is it mounted?") for path in empty)
+    for item in lost[:1]:
+        skip_or_fail(item.path, ImageRefused(item.reason), request.reading.on_error)
+    return replace(found, skipped=found.skipped + lost)
 
 
 @dataclass(frozen=True)
@@ -164,9 +178,7 @@ class _Work:
     def _with_old_groups(self, chosen: dict[int, list[Member]]) -> Part:
         numbers = sorted(chosen)
         plans = [GroupPlan(self._kind(n), tuple(chosen[n]), self.archive.coder(n)) for n in numbers]
-        members = [[m.ref.name.hex(), m.ref.size, m.ref.mtime_ns] for plan in plans for m in plan.members]
-        plan = {"archive": self.archive.digest, "groups": numbers, "members": members}
-        checkpoint = Checkpoint(self.request.output, plan_digest(plan))
+        checkpoint = Checkpoint(self.request.output, coding_digest(plans, self.request.reading))
         coded = self.request.workers.code(plans, self.request.reading, checkpoint, self.progress)
         result = assemble(coded, (), checkpoint, [each.kind.peak for each in plans], (), 0.0)
         return Part(_renumbered(result.index, numbers), (), result.payload, result.skipped)

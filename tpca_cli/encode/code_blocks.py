@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpca_cli import images, store
+from tpca_cli.archive.format import VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import Job, pack
-from tpca_cli.checkpoint import Checkpoint
+from tpca_cli.checkpoint import Checkpoint, plan_digest
 from tpca_cli.codec.engine import prepare
 from tpca_cli.coder import Coder
 from tpca_cli.errors import ImageRefused, StorageError
@@ -60,6 +61,24 @@ def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
         shapes = [(member.height, member.width) for member in plan.members]
         tasks += [Task(number, job) for job in pack(shapes, plan.coder.framing)]
     return tasks
+
+
+def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
+    """The name of all that decides the coded bytes: the images, how they are read, and their coders."""
+    groups = [
+        {
+            "kind": [plan.kind.dtype, plan.kind.channels],
+            "coder": plan.coder.meta,
+            "members": [
+                [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode, m.resized]
+                for m in plan.members
+            ],
+        }
+        for plan in plans
+    ]
+    options = {name: value for name, value in vars(reading).items() if name != "workers"}
+    arrays = [array.tobytes() for plan in plans for _, array in sorted(plan.coder.to_arrays().items())]
+    return plan_digest({"format": VERSION, "reading": options, "groups": groups}, *arrays)
 
 
 def code_all(

@@ -17,9 +17,9 @@ from tpca_cli import store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.reader import pooled_error, pooled_psnr
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.checkpoint import Checkpoint, plan_digest, removed_unless_interrupted
+from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
-from tpca_cli.encode.code_blocks import Coded, GroupPlan
+from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
 from tpca_cli.encode.workers import LocalWorkers, Workers
 from tpca_cli.errors import TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
@@ -53,6 +53,7 @@ class EncodeRequest:
 def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -> Assembled:
     """Compress the sources into `request.output`; the caller holds the lock."""
     store.check_output(request.output, request.force)
+    check_partial(request.output)
     found = survey(request.sources, request.reading, progress, request.workers.probe)
     found = restorable(found)
     require_images(found, request.sources)
@@ -159,9 +160,7 @@ def _code_at(
     plans = [
         GroupPlan(draft.kind, draft.members, draft.coder(step, request.target.components)) for draft in drafts
     ]
-    members = [[m.ref.name.hex(), m.ref.size, m.ref.mtime_ns] for plan in plans for m in plan.members]
-    arrays = [array.tobytes() for plan in plans for array in plan.coder.to_arrays().values()]
-    checkpoint = Checkpoint(request.output, plan_digest({"members": members, "step": step}, *arrays))
+    checkpoint = Checkpoint(request.output, coding_digest(plans, request.reading))
     groups = [
         Group.of(plan.coder, draft.method, link=draft.link) for plan, draft in zip(plans, drafts, strict=True)
     ]
