@@ -231,3 +231,48 @@ def test_workers_do_not_change_the_bytes(place) -> None:
     append(place, "--workers", 1)
     tpca("encode", place / "in", "-o", place / "b.h5", "--append", "--workers", 3)
     assert (place / "a.h5").read_bytes() == (place / "b.h5").read_bytes()
+
+
+def test_sources_without_an_image_fail(place) -> None:
+    """A disk that is not mounted is an empty folder: that must not look like a quiet night."""
+    before = state(place / "a.h5")
+    (place / "empty").mkdir()
+    for options in ([], ["--dry-run"]):
+        told = tpca("encode", place / "empty", "-o", place / "a.h5", "--append", "--json", *options, code=1)
+        assert "no usable image" in told.json["error"]
+    tpca("encode", place / "gone", "-o", place / "a.h5", "--append", code=2)
+    assert state(place / "a.h5") == before
+
+
+def test_one_empty_folder_among_several_is_named(tmp_path) -> None:
+    folder(tmp_path / "full", 3)
+    (tmp_path / "empty").mkdir()
+    both = (tmp_path / "full", tmp_path / "empty")
+    tpca("encode", *both, "-o", tmp_path / "a.h5", "--psnr", 34, "--force", code=None)
+    told = tpca("encode", *both, "-o", tmp_path / "a.h5", "--append", "--json", code=3).json
+    assert [item["path"] for item in told["skipped"]] == [str(tmp_path / "empty")]
+    assert "mounted" in told["skipped"][0]["reason"]
+    tpca("encode", *both, "-o", tmp_path / "a.h5", "--append", "--on-error", "fail", code=1)
+
+
+@pytest.mark.parametrize("how", ["vanished", "unreadable"])
+def test_one_file_that_cannot_be_read_does_not_stop_the_others(place, monkeypatch, how) -> None:
+    from tpca_cli.encode import changes
+    from tpca_cli.errors import StorageError
+
+    bad = place / "in" / "image_0002.png"
+    os.utime(bad, (1, 1))  # so that it must be read to tell whether it changed
+    save(place / "in" / "new.png", natural(48, 64, seed=50))
+    digest = changes.images.file_digest
+
+    def reading(path):
+        if path.endswith(b"image_0002.png"):
+            if how == "unreadable":
+                raise StorageError.of(OSError(5, "Input/output error"), path, "read")
+            bad.unlink()
+        return digest(path)
+
+    monkeypatch.setattr(changes.images, "file_digest", reading)
+    told = append(place, code=3).json
+    assert told["appended"]["added"] == 1 and told["images"] == 11
+    assert [item["path"] for item in told["skipped"]] == [str(bad)]

@@ -74,7 +74,11 @@ def read_source(path: bytes, limit: int, stamp: Stamp | None = None) -> bytes:
 
 
 def file_digest(path: bytes) -> bytes:
-    """The same eight bytes for a file of any size, read piece by piece."""
+    """The same eight bytes for a file of any size, read piece by piece.
+
+    Never None: a file that is gone or no longer a regular file raises `ImageRefused`, one that cannot be
+    read `StorageError`. Whoever goes through many files catches both.
+    """
     descriptor, _ = open_source(path, sys.maxsize)
     try:
         whole = hashlib.blake2b(digest_size=8)
