@@ -265,12 +265,12 @@ def test_one_file_that_cannot_be_read_does_not_stop_the_others(place, monkeypatc
     save(place / "in" / "new.png", natural(48, 64, seed=50))
     digest = changes.images.file_digest
 
-    def reading(path):
+    def reading(path, *size):
         if path.endswith(b"image_0002.png"):
             if how == "unreadable":
                 raise StorageError.of(OSError(5, "Input/output error"), path, "read")
             bad.unlink()
-        return digest(path)
+        return digest(path, *size)
 
     monkeypatch.setattr(changes.images, "file_digest", reading)
     told = append(place, code=3).json

@@ -55,7 +55,7 @@ def changes(archive: Archive, refs: Sequence[ImageRef], reading: Reading) -> Cha
         if (ref.size, ref.mtime_ns // 1000) == (int(sizes[image]), int(times[image])):
             return False
         try:
-            digest = images.file_digest(ref.path)
+            digest = images.file_digest(ref.path, archive.digest_bytes)
         except (ImageRefused, StorageError) as problem:  # gone since it was listed, or unreadable
             return skip_or_fail(ref.path, problem, reading.on_error)
         return bool(digest != np.asarray(columns["digest"][image]).tobytes())

@@ -162,7 +162,8 @@ def _code_at(
     ]
     checkpoint = Checkpoint(request.output, coding_digest(plans, request.reading))
     groups = [
-        Group.of(plan.coder, draft.method, link=draft.link) for plan, draft in zip(plans, drafts, strict=True)
+        Group.of(plan.coder, draft.method, link=draft.link, peak=draft.kind.peak)
+        for plan, draft in zip(plans, drafts, strict=True)
     ]
     coded = request.workers.code(plans, request.reading, checkpoint, progress)
     return assemble(coded, groups, checkpoint, [draft.kind.peak for draft in drafts], skipped, step)
