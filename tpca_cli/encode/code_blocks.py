@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,10 @@ class Coded:
     data: bytes
     skipped: tuple[Skipped, ...]
     energy: int  # sum of squared samples
+    deviations: tuple[
+        int, ...
+    ] = ()  # of each image: its samples' squared distances from their channel's mean
+    largest: int = 0  # sample
 
 
 def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
@@ -163,8 +168,16 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
         )
         for member, picture, error in zip(members, pictures, errors, strict=True)
     )
-    energy = sum(_squares(images.narrow(p.pixels, m.mode)) for p, m in zip(pictures, members, strict=True))
-    return Coded(entries, tuple(blocks), b"".join(parts), tuple(skipped), energy)
+    returned = [images.narrow(p.pixels, m.mode) for p, m in zip(pictures, members, strict=True)]
+    return Coded(
+        entries,
+        tuple(blocks),
+        b"".join(parts),
+        tuple(skipped),
+        sum(map(_squares, returned)),
+        tuple(map(deviation, returned)),
+        max((int(pixels.max()) for pixels in returned), default=0),
+    )
 
 
 def _code(
@@ -189,6 +202,15 @@ def _code(
         _squares(images.narrow(source, member.mode), images.narrow(back, member.mode))
         for source, back, member in zip(pixels, coder.decode(coded.data, shapes), members, strict=True)
     ]
+
+
+def deviation(pixels: Pixels) -> int:
+    """The squared distances of all samples from the mean of their channel, as a whole number."""
+    total = 0
+    for channel in range(pixels.shape[2]):
+        plane = pixels[:, :, channel]
+        total += (plane.size * _squares(plane) - int(plane.sum(dtype=np.int64)) ** 2) // plane.size
+    return total
 
 
 def _squares(one: Pixels, other: Pixels | None = None) -> int:
@@ -230,6 +252,8 @@ def described(coded: Coded) -> dict[str, object]:
         "blocks": [plain(block) for block in coded.blocks],
         "skipped": [[item.path.hex(), item.reason] for item in coded.skipped],
         "energy": coded.energy,
+        "deviations": list(coded.deviations),
+        "largest": coded.largest,
     }
 
 
@@ -239,7 +263,7 @@ def _unpacked(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
+def restored(header: dict[str, Any], data: bytes) -> Coded:
     """The inverse of `described`."""
 
     def record(kind: Callable[..., Entry | BlockRecord], values: list[object], raw: set[str]) -> object:
@@ -254,4 +278,12 @@ def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
     entries = [record(Entry, values, {"name", "digest", "exif", "icc"}) for values in header["entries"]]
     blocks = [record(BlockRecord, values, {"digest"}) for values in header["blocks"]]
     skipped = [Skipped(bytes.fromhex(str(path)), str(reason)) for path, reason in header["skipped"]]
-    return Coded(tuple(entries), tuple(blocks), data, tuple(skipped), int(header["energy"]))  # type: ignore[arg-type, call-overload]
+    return Coded(
+        tuple(entries),  # type: ignore[arg-type]
+        tuple(blocks),  # type: ignore[arg-type]
+        data,
+        tuple(skipped),
+        int(header["energy"]),
+        tuple(header["deviations"]),
+        int(header["largest"]),
+    )
