@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 
 import numpy as np
 import pytest
+import reference_decoder
 from command import tpca
 from pictures import folder, natural, noise, save
 from PIL import Image
@@ -147,20 +149,32 @@ def test_new_images_reach_the_target_with_the_old_basis(place) -> None:
     names = [f"noise{k}.png" for k in range(3)]
     for k, name in enumerate(names):
         save(place / "in" / name, noise(48, 64, seed=k))
-    coded, old = payload(place / "a.h5"), (place / "a.h5").stat().st_size
+    coded, before = payload(place / "a.h5"), tpca("inspect", place / "a.h5", "--json").json
     facts = append(place, "--psnr", 34).json
     assert facts["warning"] == "" and facts["psnr"] >= 34 and new_psnr(place, names) >= 34
     assert len(facts["groups"]) == 2
     assert len({group["basis_digest"] for group in facts["groups"]}) == 1
     assert facts["groups"][1]["step"] < facts["groups"][0]["step"]
+    assert facts["basis_bytes"] == before["basis_bytes"]  # it is held once
+    assert {group["basis"] for group in facts["groups"]} == {"embedded"}
     assert payload(place / "a.h5").startswith(coded)
     assert tpca("verify", place / "a.h5", "--against", place / "in", "--decode").code == 0
     # the next ones like these find their step, and those like the first ones theirs
     save(place / "in" / "noise7.png", noise(48, 64, seed=7))
     save(place / "in" / "smooth.png", natural(48, 64, seed=70))
     facts = append(place).json
-    assert len(facts["groups"]) == 2 or facts["archive_bytes"] > old
+    assert len(facts["groups"]) <= 3 and facts["basis_bytes"] == before["basis_bytes"]
     assert facts["psnr"] >= 34 and facts["warning"] == ""
+
+
+def test_a_shared_basis_is_read_by_another_decoder(tmp_path) -> None:
+    folder(tmp_path / "in", 3, sizes=[(16, 24)])
+    append(tmp_path, "--psnr", 34, "--tile", 8, "--force")
+    save(tmp_path / "in" / "noise.png", noise(16, 24))
+    assert len(append(tmp_path, "--force").json["groups"]) == 2
+    found = pixels(tmp_path / "a.h5")
+    told = {image.name: image.sha256() for image in reference_decoder.decode(tmp_path / "a.h5")}
+    assert told == {name: hashlib.sha256(image.tobytes()).hexdigest() for name, image in found.items()}
 
 
 def test_images_like_the_old_ones_need_no_group(place) -> None:

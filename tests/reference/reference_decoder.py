@@ -93,8 +93,17 @@ def decode(path: Path, components: int | None = None) -> list[Decoded]:
     with h5py.File(path, "r") as file:
         check_digest(file)
         meta = json.loads(file.attrs["meta"])
+        holders = {
+            group["basis_digest"]: k
+            for k, group in reversed(list(enumerate(meta["groups"])))
+            if f"groups/{k}/basis" in file
+        }
         groups = [
-            (group["coder"], arrays_of(file[f"groups/{k}/basis"]) | arrays_of(file[f"groups/{k}/tables"]))
+            (
+                group["coder"],
+                arrays_of(file[f"groups/{holders[group['basis_digest']]}/basis"])
+                | arrays_of(file[f"groups/{k}/tables"]),
+            )
             for k, group in enumerate(meta["groups"])
         ]
         assert not any(group.get("features") for group in meta["groups"])  # there are none so far

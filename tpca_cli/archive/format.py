@@ -10,7 +10,8 @@
 | `metadata`        | u1    | (bytes,) | JSON list of {kind: 1 + position in `extras`}, see METADATA         |
 | `reasons`         | u1    | (bytes,) | JSON list of lists of texts: why images are kept in part            |
 | `skipped`         | u1    | (bytes,) | JSON list of [path, reason]: the inputs that were left out          |
-| `groups/K/basis`  | u1    | (bytes,) | the basis arrays of group K's coder; absent when it is linked       |
+| `groups/K/basis`  | u1    | (bytes,) | the basis arrays of group K's coder; absent when it is linked, and  |
+|                   |       |          | (version 2) when an earlier group of the same `basis_digest` has it |
 | `groups/K/tables` | u1    | (bytes,) | the other arrays of group K's coder                                 |
 
 Root attributes: `format` = "tpca-archive", `format_version`, `digest`, and `meta`, a JSON object with

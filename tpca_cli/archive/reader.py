@@ -89,10 +89,15 @@ class Archive:
             raise FileRefused(f"{where}: the index is not readable: {error}") from None
         index.check(file.shape("payload")[0], groups)
         self.index = index.with_peaks(groups)
-        self.groups = [
-            Group(meta, self._embedded(number), file.array(f"groups/{number}/tables"))
-            for number, meta in enumerate(groups)
-        ]
+        self.groups: list[Group] = []
+        bases: dict[str, npt.NDArray[np.uint8]] = {}  # groups that share a basis hold it once
+        for number, meta in enumerate(groups):
+            basis = self._embedded(number)
+            if basis is not None:
+                bases.setdefault(str(meta["basis_digest"]), basis)
+            elif self.version > 1:
+                basis = bases.get(str(meta["basis_digest"]))
+            self.groups.append(Group(meta, basis, file.array(f"groups/{number}/tables")))
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive()
         self.names = [self.index.names[image] for image in self.alive]
@@ -297,6 +302,9 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
     size = os.stat(archive.path).st_size
     groups = [group.meta for group in archive.groups]
     numbers = range(len(groups))
+    embedded = {
+        group["basis_digest"] for k, group in enumerate(groups) if archive.stored_bytes(f"groups/{k}/basis")
+    }
     return {
         "images": len(alive),
         "skipped": [{"path": path, "reason": reason} for path, reason in index.skipped],
@@ -331,9 +339,9 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
                 "peak": group.get("peak", PEAK[group["dtype"]]),
                 "components": group["coder"]["components"],
                 "basis_digest": group["basis_digest"],
-                "basis": "embedded" if archive.stored_bytes(f"groups/{k}/basis") else "linked",
+                "basis": "embedded" if group["basis_digest"] in embedded else "linked",
             }
-            for k, group in enumerate(groups)
+            for group in groups
         ],
         "digest": archive.digest,
     }

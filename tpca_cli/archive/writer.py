@@ -75,9 +75,12 @@ def write_archive(
     index.check(total, meta["groups"])  # type: ignore[arg-type]
     with store.create(target, SCHEMAS[index.version], force=force, expect=expect) as file:
         file.meta(meta)
+        written: set[str] = set()
         for number, group in enumerate(groups):
-            if group.basis is not None:
+            known = index.version > 1 and str(group.meta["basis_digest"]) in written
+            if group.basis is not None and not known:
                 file.put(f"groups/{number}/basis", group.basis, compress=True)
+                written.add(str(group.meta["basis_digest"]))
             file.put(f"groups/{number}/tables", group.tables, compress=True)
         for name, array in index.to_arrays().items():
             file.put(name, array, compress=True)
