@@ -1,8 +1,8 @@
-"""Sixty nightly appends of drifting content: quality, growth and time per night, as the table in RELIABILITY.md.
+"""Sixty nightly appends of drifting content: quality, growth and time per night (docs/RELIABILITY.md).
 
     python tests/benchmarks/nights.py FOLDER [NIGHTS]
 
-Each night brings ten pictures whose grain and contrast are a little different from those of the night before.
+Each night brings six pictures whose grain and contrast are a little different from those of the night before.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tpca_cli.quality import psnr
 def bring(folder: Path, night: int) -> bytes:
     """The pictures of a night; returns what their names begin with."""
     grain = 2 + 6 * (1 - np.cos(2 * np.pi * night / 40)) + night / 20
-    for k in range(10):
+    for k in range(6):
         rng = np.random.default_rng(1000 * night + k)
-        scene = natural(96, 128, 3, 100 * night + k) * (1 - night / 200)
+        scene = natural(64, 80, 3, 100 * night + k) * (1 - night / 200)
         pixels = np.clip(scene + rng.normal(0, grain, scene.shape), 0, 255).astype(np.uint8)
         save(folder / f"night{night:02}_{k}.png", pixels)
     return b"night%02d" % night
@@ -44,7 +44,9 @@ def quality(path: Path, prefix: bytes) -> float:
 def main(root: Path, nights: int) -> None:
     """Print one row per night."""
     before = 0
-    print("| night | exit | new, dB | all, dB | archive, bytes | grown by | besides pixels | groups | seconds |")
+    print(
+        "| night | exit | new, dB | all, dB | archive, bytes | grown by | besides pixels | groups | seconds |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     coded = 0
     for night in range(nights):
@@ -55,11 +57,10 @@ def main(root: Path, nights: int) -> None:
         )
         facts, seconds = ended.json, time.monotonic() - started
         size, pixels = facts["archive_bytes"], facts["coefficient_bytes"]
-        print(
-            f"| {night + 1} | {ended.code} | {quality(root / 'a.h5', prefix):.2f} | {facts['psnr']:.2f} | {size} "
-            f"| {size - before} | {size - before - (pixels - coded)} | {len(facts['groups'])} | {seconds:.1f} |",
-            flush=True,
-        )
+        grown = size - before
+        new, whole = quality(root / "a.h5", prefix), facts["psnr"]
+        row = (night + 1, ended.code, f"{new:.2f}", f"{whole:.2f}", size, grown, grown - (pixels - coded))
+        print("|", " | ".join(map(str, (*row, len(facts["groups"]), f"{seconds:.1f}"))), "|", flush=True)
         before, coded = size, pixels
 
 

@@ -85,7 +85,9 @@ def test_cells_are_visible_by_default(cells, tmp_path) -> None:
             seen = np.minimum(archive[k][:, :, 0], 600)  # the hot pixel aside
             assert np.corrcoef(seen.ravel(), lights(int(name[5:7])).ravel())[0, 1] > 0.97
     shown = tpca("inspect", tmp_path / "a.h5", "--json").json
-    assert shown["groups"][0]["peak"] == 4095
+    assert shown["peak"] == shown["groups"][0]["peak"] == 4095
+    told = tpca("inspect", tmp_path / "a.h5").out
+    assert "0 to 4,095" in told and "more for images of little contrast" in told
 
 
 def test_a_quality_that_costs_the_cells_is_said_with_names(cells, tmp_path) -> None:

@@ -319,6 +319,7 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
         "psnr": pooled_psnr(index),
         "psnr_min": min(image_psnr(index), default=float("inf")),
         "components": max((int(group["coder"]["components"]) for group in groups), default=0),
+        "peak": max((int(group.get("peak", PEAK[group["dtype"]])) for group in groups), default=0),
         "step": min((float(group["step"]) for group in groups), default=0.0),
         "method": _one_or_all([group["method"] for group in groups]),
         "framing": _one_or_all([_framing(group["coder"]["framing"]) for group in groups]),
