@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -363,3 +364,16 @@ def test_one_file_that_cannot_be_read_does_not_stop_the_others(place, monkeypatc
     told = append(place, code=3).json
     assert told["appended"]["added"] == 1 and told["images"] == 11
     assert [item["path"] for item in told["skipped"]] == [str(bad)]
+
+
+def test_an_archive_of_version_1_keeps_its_range(tmp_path) -> None:
+    """It has no word for another: quality counts from 65535, and what that costs is said."""
+    home = Path(__file__).resolve().parent.parent / "golden" / "v1"
+    shutil.copy2(home / "depth16.h5", tmp_path / "a.h5")
+    before = tpca("inspect", tmp_path / "a.h5", "--json").json
+    save(tmp_path / "in" / "new.png", natural(40, 48, 1, 5, np.uint16) >> 4)
+    facts = append(tmp_path, "--force", code=None).json
+    assert facts["format_version"] == before["format_version"] == 1
+    assert {group["peak"] for group in facts["groups"]} == {65535} and facts["images"] == before["images"] + 1
+    refit = append(tmp_path, "--refit", "--force", code=None).json
+    assert refit["format_version"] == 1 and refit["appended"]["unchanged"] == 1
