@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpca_cli.errors import UsageError
-from tpca_cli.quality import decibel, psnr
-from tpca_cli.rate import DEFAULT_PSNR, Interval, StepSearch, Target
+from tpca_cli.quality import decibel, loses_detail, psnr
+from tpca_cli.rate import DEFAULT_PSNR, Interval, Range, StepSearch, Target, range_for
 
 
 def test_two_targets_are_refused_and_components_combine() -> None:
@@ -68,3 +68,35 @@ def test_promises() -> None:
 def test_psnr_of_a_known_error() -> None:
     assert psnr(100, 100, 255) == pytest.approx(48.1308, abs=1e-4)
     assert psnr(0, 100, 255) == math.inf
+
+
+def test_near_exactness_any_quality_above_will_do() -> None:
+    near = Target("psnr", 90.0).interval(0)
+    assert near.holds(math.inf) and near.holds(90) and not near.holds(89.9) and near.miss(math.inf) == 0
+    assert not Target("psnr", 60.0).interval(0).holds(math.inf)
+    assert (
+        not Target("psnr", 90.0).interval(0, reference=65535).holds(math.inf)
+    )  # an error of 2 is no exactness
+    assert 90 < near.aim < 90.1
+
+
+@given(st.lists(st.floats(0.01, 1e8), min_size=1, max_size=40), st.sampled_from([255, 1023, 4095, 65535]))
+def test_without_a_target_little_contrast_is_coded_finer(variances, peak) -> None:
+    found = range_for(Target.choose(), peak, variances)
+    assert found.reference <= peak and found.unit == found.reference / 255
+    # at the quality that the search aims at, nine images of ten keep their detail
+    allowed = found.reference**2 * 10 ** (-DEFAULT_PSNR / 10)
+    lost = sum(loses_detail(allowed, 1, variance) for variance in variances)
+    assert lost <= len(variances) // 10
+    assert range_for(Target("psnr", 36.0), peak, variances) == Range(peak)
+    assert range_for(Target("step", 5.0), peak, variances).unit == 1
+
+
+def test_constant_images_have_nothing_to_lose() -> None:
+    assert range_for(Target.choose(), 255, [0.0, 0.0]) == Range(255)
+
+
+def test_what_was_not_asked_for_is_remembered_but_no_other_target() -> None:
+    default = Target.choose()
+    assert default == Target("psnr", DEFAULT_PSNR) and default.detail
+    assert Target.from_dict(default.to_dict()).detail and not Target.from_dict({"psnr": 36.0}).detail

@@ -3,28 +3,41 @@
 A job's result is a pure function of the plan and the source files, so a later run with the same plan takes it
 over. Each file carries its own digest and is renamed into place whole; the folder is named after the plan, so
 that another plan never meets these files. Nothing that does not check out is used; the end removes all.
+
+`OUTPUT.partial/` carries a mark, a file `MARK` written when it is made. A folder without it, a link or a file
+of that name belongs to somebody else: it is neither used nor removed, and stops a run before its work begins.
+Only an empty folder is taken: a run may be killed before it leaves its mark.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
+import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tpca_cli import store
-from tpca_cli.errors import StorageError
+from tpca_cli import __version__, store
+from tpca_cli.errors import OutputExists, StorageError, printable
 
 DIGEST = 16
+MARK = "made-by-tpca"
+_MARK_TEXT = b"Finished work of an interrupted run of tpca; the next run takes it over and removes it.\n"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LIBRARIES = ("Pillow", "simplejpeg", "numpy")
+"""Whose version may decide a byte."""
 
 
 def plan_digest(plan: Mapping[str, Any], *blobs: bytes) -> str:
-    """The name of a plan: its settings as JSON and whatever bytes belong to it."""
-    state = hashlib.blake2b(json.dumps(plan, sort_keys=True).encode(), digest_size=DIGEST)
+    """The name of a plan: its settings as JSON, whatever bytes belong to it, and the program that ran it."""
+    whole = {"plan": plan, "program": _versions()}
+    state = hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=DIGEST)
     for blob in blobs:
         state.update(len(blob).to_bytes(8, "little"))
         state.update(blob)
@@ -35,10 +48,10 @@ class Checkpoint:
     """Results by number, on disk, for one plan."""
 
     def __init__(self, output: Path, plan: str) -> None:
-        self.root = partial_folder(output)
+        self.root = claimed_folder(output)
         self.folder = self.root / plan
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
         except OSError as error:
             raise StorageError.of(error, self.folder, "make the folder") from error
 
@@ -66,13 +79,86 @@ class Checkpoint:
 
 
 def partial_folder(output: Path) -> Path:
-    """The folder beside an output that keeps the finished blocks of an interrupted run."""
+    """Where the work for an output is kept."""
     return output.with_name(output.name + ".partial")
 
 
+def claimed_folder(output: Path) -> Path:
+    """The partial folder of an output, made and marked; refused where something else has its name."""
+    root = partial_folder(output)
+    check_partial(output)
+    try:
+        with contextlib.suppress(FileExistsError):
+            root.mkdir()
+        here = os.open(root, _FOLDER)
+        try:
+            if not _marked(here):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                mark = os.open(MARK, flags, 0o644, dir_fd=here)
+                try:
+                    os.write(mark, _MARK_TEXT)
+                finally:
+                    os.close(mark)
+        finally:
+            os.close(here)
+    except OSError as error:
+        raise StorageError.of(error, root, "make the folder") from error
+    return root
+
+
+def check_partial(output: Path) -> None:
+    """Refuse an output whose partial folder would be somebody else's."""
+    root = partial_folder(output)
+    if _state(root) == "foreign":
+        raise OutputExists(
+            f"{printable(root)} is not what tpca makes there for work in progress: "
+            "move it away, or choose another output"
+        )
+
+
 def remove_partial(output: Path) -> None:
-    """Remove that folder with everything in it."""
-    shutil.rmtree(partial_folder(output), ignore_errors=True)
+    """Remove the partial folder of an output if it is ours."""
+    root = partial_folder(output)
+    if _state(root) == "ours":
+        shutil.rmtree(root, ignore_errors=True)  # which follows no link
+
+
+def _state(root: Path) -> str:
+    """Whether a path is free, ours (marked, or an empty folder) or foreign."""
+    try:
+        here = os.open(root, _FOLDER)
+    except FileNotFoundError:
+        return "free"
+    except OSError:  # a file, a link, a folder that is closed to us
+        return "foreign"
+    try:
+        return "ours" if _marked(here) or not os.listdir(here) else "foreign"
+    except OSError:
+        return "foreign"
+    finally:
+        os.close(here)
+
+
+def _marked(folder: int) -> bool:
+    try:
+        mark = os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(mark).st_mode)
+    finally:
+        os.close(mark)
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"tpca": __version__}
+    for name in LIBRARIES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 @contextlib.contextmanager

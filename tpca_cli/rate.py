@@ -4,10 +4,13 @@ Every target becomes a measured value that falls as the step grows, and an inter
 
 | target         | value                                   | interval                                    |
 |----------------|-----------------------------------------|---------------------------------------------|
-| `psnr P`       | PSNR of the returned samples, dB        | [P, P + 0.1]                                |
+| `psnr P`       | PSNR of the returned samples, dB        | [P, P + 0.1], or P and more near exactness  |
 | `energy E`     | 10 log10(energy / error), dB            | [-10 log10(1 - E), .. + 0.1]                |
 | `max_bytes B`  | 10 log10(size of the file)              | [10 log10(0.97 B), 10 log10(B)]             |
 | `ratio R`      | as `max_bytes`, B = raw bytes / R       |                                             |
+
+A PSNR counts from the range of the samples (`Range`). Without a target it is 36 dB, and more where the images
+have so little contrast that 36 dB would cost what can be seen in them.
 
 The search knows nothing of images: it proposes steps and is told what was measured there. It interpolates
 inside the bracket on a logarithmic axis, where all of these are nearly straight lines.
@@ -16,26 +19,36 @@ inside the bracket on a logarithmic axis, where all of these are nearly straight
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tpca_cli.errors import UsageError
-from tpca_cli.quality import decibel
+from tpca_cli.quality import NEGLIGIBLE, decibel, psnr
 
 DEFAULT_PSNR = 36.0
 PSNR_SLACK = 0.1
 BUDGET_USE = 0.97
 TRUNCATION_LOSS_DB = 0.05
 STEEPEST, FLATTEST = -12.0, -0.1  # dB per unit of ln(step) that an extrapolation believes
+EXACT_RMS = 0.1  # a smaller error than this, in pixel values, leaves hardly a sample wrong: exact will do
+EXACT_STEP = 0.4  # about the coarsest step, in pixel values, that gives identical pixels
+DETAIL_AIM = 0.05  # without a target, the error may take this share of the variance of an image
 KINDS = ("psnr", "energy", "max_bytes", "ratio", "step", "components")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What was asked for. `components` caps the components per frame and combines with every kind."""
+    """What was asked for. `components` caps the components per frame and combines with every kind.
+
+    `detail`: nothing was asked for, so images of little contrast are coded finer than the value says.
+    `relative`: the value of a step is for samples up to 255, as a search counts it.
+    """
 
     kind: str
     value: float
     components: int | None = None
+    detail: bool = field(default=False, compare=False)
+    relative: bool = field(default=False, compare=False)
 
     @classmethod
     def choose(cls, components: int | None = None, **given: float | None) -> Target:
@@ -48,13 +61,15 @@ class Target:
             return cls(kind, float(value), components)
         if components is not None:
             return cls("components", float(components), components)
-        return cls("psnr", DEFAULT_PSNR)
+        return cls("psnr", DEFAULT_PSNR, detail=True)
 
     def to_dict(self) -> dict[str, float | int]:
         """What was asked for as plain values, for a file."""
         asked: dict[str, float | int] = {self.kind: self.value}
         if self.components is not None:
             asked["components"] = self.components
+        if self.detail:
+            asked["detail"] = 1
         return asked
 
     @classmethod
@@ -63,15 +78,17 @@ class Target:
         components = int(asked["components"]) if "components" in asked else None
         kinds = [kind for kind in asked if kind in KINDS and kind != "components"]
         kind = kinds[0] if kinds else "components"
-        return cls(kind, float(asked[kind]), components)
+        return cls(kind, float(asked[kind]), components, bool(asked.get("detail")))
 
-    def interval(self, raw_bytes: int, most_bytes: float = math.inf) -> Interval:
+    def interval(self, raw_bytes: int, most_bytes: float = math.inf, reference: float = 255.0) -> Interval:
         """Where the measured value must land; `step` and `components` have none and are not searched.
 
-        A budget above `most_bytes` is cut to that: more would only make the data grow.
+        A budget above `most_bytes` is cut to that: more would only make the data grow. Between a quality
+        that leaves hardly a sample wrong and identical pixels there is nothing to search for.
         """
         if self.kind == "psnr":
-            return Interval(self.value, self.value + PSNR_SLACK)
+            near_exact = self.value >= psnr(EXACT_RMS**2, 1, reference)
+            return Interval(self.value, math.inf if near_exact else self.value + PSNR_SLACK)
         if self.kind == "energy":
             low = -10 * math.log10(1 - self.value)
             return Interval(low, low + PSNR_SLACK)
@@ -98,18 +115,50 @@ class Interval:
 
     def miss(self, value: float) -> float:
         """How far outside the value lies, in dB."""
-        return max(self.low - value, value - self.high, 0.0)
+        return 0.0 if self.holds(value) else max(self.low - value, value - self.high)
 
     @property
     def aim(self) -> float:
         """Inside, nearer to the bound that must not be crossed than to the other."""
         share = 0.75 if self.ceiling else 0.25
-        return self.low + share * (self.high - self.low)
+        return self.low + share * (min(self.high, self.low + PSNR_SLACK) - self.low)
 
 
 def first_step(quality: float, peak: float) -> float:
     """A step whose uniform quantisation noise, step^2 / 12, has about the wanted PSNR."""
     return math.sqrt(12.0) * peak * 10 ** (-quality / 20) * 1.3
+
+
+@dataclass(frozen=True)
+class Range:
+    """The range of a group's samples, and from where its quality is counted.
+
+    `reference` takes the place of the peak in a search; it is smaller where images of little contrast would
+    be lost otherwise. `unit` is the step of this group where the step for samples up to 255 is 1.
+    """
+
+    peak: int
+    most: float = math.inf  # the reference is no larger than this
+    absolute: bool = False  # a step is in pixel values, whatever their range
+
+    @property
+    def reference(self) -> float:
+        return float(min(self.peak, self.most))
+
+    @property
+    def unit(self) -> float:
+        return 1.0 if self.absolute else self.reference / 255
+
+
+def range_for(target: Target, peak: int, variances: Sequence[float]) -> Range:
+    """The range for images with these variances; only nine of ten count, and none that is constant."""
+    if target.kind == "step" and not target.relative:
+        return Range(peak, absolute=True)
+    varied = sorted(value for value in variances if value > 0)
+    if not target.detail or not varied:
+        return Range(peak)
+    allowed = max(DETAIL_AIM * varied[len(varied) // 10], NEGLIGIBLE / 2)
+    return Range(peak, math.sqrt(allowed) * 10 ** (target.value / 20))
 
 
 @dataclass

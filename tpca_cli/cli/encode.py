@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.append import AppendRequest
-    from tpca_cli.encode.run import EncodeRequest
+    from tpca_cli.encode.run import EncodeRequest, LowQuality
     from tpca_cli.sources.read_plan import OnError
 
 EPILOG = """\b
@@ -29,8 +31,10 @@ Examples:
 
 \b
 Targets (give one; --components combines with any): --psnr, --energy, --max-bytes, --ratio, --step.
-Without a target, the result has 36 dB: hard to tell from the original at normal size."""
+Without a target, the result has 36 dB: hard to tell from the original at normal size. Where images have so
+little contrast that this would cost what can be seen in them, it has more."""
 
+SHOWN = 20  # images that are named, unless all are asked for
 TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 
 
@@ -49,7 +53,9 @@ TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 @click.option(
     "--ratio", type=click.FloatRange(1, min_open=True), help="Be this many times smaller than raw pixels."
 )
-@click.option("--step", type=click.FloatRange(1 / 64, 2000), help="Quantiser step, in pixel values.")
+@click.option(
+    "--step", type=click.FloatRange(1 / 64, 2000), help="Quantiser step, in pixel values (of 8 or 16 bits)."
+)
 @click.option(
     "--components", type=click.IntRange(1), metavar="M", help="Keep at most M components per frame."
 )
@@ -59,7 +65,7 @@ TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 @click.option("--link-basis", is_flag=True, help="Store only the digest of --basis, not the basis.")
 @click.option(
     "--method",
-    type=click.Choice(["auto", "operator", "rank1"]),
+    type=click.Choice(["auto", "operator", "rank1", "subspace"]),
     default="auto",
     show_default=True,
     help="The kind of basis to fit.",
@@ -195,13 +201,23 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     from tpca_cli.archive.reader import Archive
     from tpca_cli.encode.run import encode
 
+    started = time.monotonic()
     result = encode(request, console.say, console.progress)
     console.skipped(result.skipped)
     with Archive(request.output, ready=False) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
-    console.result(facts, _summary(request.output, facts))
-    return options.EXIT_SKIPPED if result.skipped else 0
+    _tell_quality(console, result.low_quality, result.missed)
+    data = {
+        **facts,
+        "output": request.output,
+        "seconds": round(time.monotonic() - started, 3),
+        "steps": [asdict(tried) for tried in result.tried],
+        "low_quality": [asdict(item) for item in result.low_quality],
+        "warning": result.missed,
+    }
+    console.result(data, _summary(request.output, facts))
+    return options.EXIT_SKIPPED if result.skipped or result.low_quality or result.missed else 0
 
 
 def _append(console: Console, wanted: AppendRequest) -> int:
@@ -210,14 +226,15 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     from tpca_cli.encode.append import append
 
     output = wanted.encode.output
+    started = time.monotonic()
     result = append(wanted, console.say, console.progress)
     console.skipped(result.skipped)
     done = "replaced by" if wanted.on_change == "replace" else "kept, in spite of"
     for path in result.changed:
         console.say(f"archived version {done} {printable(path)}")
     new = result.extended
-    if new and new.warning:
-        console.warn(new.warning)
+    warning = new.warning if new else ""
+    _tell_quality(console, result.low_quality, warning)
     with Archive(output, ready=False) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
@@ -228,11 +245,33 @@ def _append(console: Console, wanted: AppendRequest) -> int:
         "unchanged": result.unchanged,
     }
     skipped = [{"path": item.path, "reason": item.reason} for item in result.skipped]
-    data = {**facts, "skipped": skipped, "appended": counts, "warning": new.warning if new else ""}
+    data = {
+        **facts,
+        "skipped": skipped,
+        "appended": counts,
+        "output": output,
+        "seconds": round(time.monotonic() - started, 3),
+        "low_quality": [asdict(item) for item in result.low_quality],
+        "warning": warning,
+    }
     did = f"{counts['added']} images added, {counts['replaced']} replaced, {result.unchanged} unchanged"
     text = f"{did}\n{_summary(output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
     console.result(data, text)
-    return options.EXIT_SKIPPED if result.skipped else 0
+    return options.EXIT_SKIPPED if result.skipped or result.low_quality or warning else 0
+
+
+def _tell_quality(console: Console, items: Sequence[LowQuality], warning: str) -> None:
+    """Images whose error is a large share of what can be seen in them, and a result far from its target."""
+    shown = len(items) if console.verbose else SHOWN
+    for item in items[:shown]:
+        console.warn(
+            f"low quality: {printable(item.name)}: the error is {100 * item.share:.0f} % of its variance "
+            f"({item.psnr:.2f} dB); a higher --psnr or a finer --step keeps more"
+        )
+    if len(items) > shown:
+        console.warn(f"and {len(items) - shown} more of low quality (all with --verbose or --json)")
+    if warning:
+        console.warn(warning)
 
 
 def _tell_partial(console: Console, facts: dict[str, Any]) -> None:

@@ -1,7 +1,9 @@
 """New images into an archive that exists: what is there is copied byte for byte, never coded again.
 
-A new image goes to the newest group that holds it without loss, with that group's basis, step and tables;
-images that no group holds, and all of them with `refit`, get groups of their own. A changed file becomes a
+A new image goes to the newest group that holds it without loss, with that group's basis. Where the target is
+a quality, the step is one that reaches it for the new images: that of a group with this basis if one does and
+wastes little, otherwise their own, in one more group with the same basis. Images that no group holds, and all
+of them with `refit`, get groups and bases of their own. A changed file becomes a
 new image and its old entry is marked as replaced. The caller holds the lock from before the archive is opened
 until this returns, and the store refuses to replace any other file than the one that was read.
 """
@@ -9,6 +11,7 @@ until this returns, and the store refuses to replace any other file than the one
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,24 +19,27 @@ from pathlib import Path
 import numpy as np
 
 from tpca_cli import store
+from tpca_cli.archive.format import PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.reader import Archive, linked_basis, pooled_psnr, spans
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import (
     Checkpoint,
+    check_partial,
     partial_folder,
-    plan_digest,
     remove_partial,
     removed_unless_interrupted,
 )
 from tpca_cli.encode.changes import changes, restorable_beside
-from tpca_cli.encode.code_blocks import GroupPlan
-from tpca_cli.encode.run import EncodeRequest, assemble, draft_groups, reach_target
-from tpca_cli.errors import FileRefused, TargetError, UsageError, printable
+from tpca_cli.encode.choose_basis import GroupDraft, sample_range, take_sample
+from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
+from tpca_cli.encode.run import EncodeRequest, LowQuality, assemble, draft_groups, reach_target
+from tpca_cli.errors import FileRefused, ImageRefused, TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
-from tpca_cli.rate import Target
-from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
-from tpca_cli.sources.read_plan import check_scanned
+from tpca_cli.quality import decibel, psnr
+from tpca_cli.rate import Interval, Range, Target
+from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped, nothing_usable
+from tpca_cli.sources.read_plan import check_scanned, skip_or_fail
 from tpca_cli.sources.scan import Scan, Skipped, scan
 
 
@@ -55,20 +61,23 @@ class Appended:
     changed: tuple[bytes, ...]  # files that differ from their archived version
     skipped: tuple[Skipped, ...]
     extended: Extended | None = None
+    low_quality: tuple[LowQuality, ...] = ()
 
 
 def append(request: AppendRequest, say: Say, progress: Progress | None = None) -> Appended:
     """Add what is new in the sources to the archive; the caller holds the lock."""
     asked = request.encode
+    check_partial(asked.output)
     basis = None if asked.basis is None else linked_basis(asked.basis)
     with Archive(asked.output, basis=basis, ready=False) as archive:
         target = Target.from_dict(archive.target)
+        asked = replace(asked, reading=replace(asked.reading, digest_bytes=archive.digest_bytes))
         if request.target is not None and request.target != target:
             raise UsageError(
                 f"{printable(asked.output)} was made with the target {archive.target}: "
                 "leave the target out, or encode into another file"
             )
-        found = _scanned(asked)
+        found = scanned(asked)
         news = changes(archive, found.refs, asked.reading)
         members, unread = asked.workers.probe(news.to_add(request.on_change), asked.reading, progress)
         members, conflicts = restorable_beside(members, archive.names_bytes)
@@ -78,10 +87,12 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
             remove_partial(asked.output)  # of a run that was killed after its commit
             return result
         given = "" if basis is None else store.digest_of(basis.tobytes()).hex()
-        work = _Work(archive, replace(asked, target=target), given, say, progress)
+        full_range = archive.version == 1
+        work = _Work(archive, replace(asked, target=target, full_range=full_range), given, say, progress)
         with removed_unless_interrupted(asked.output):
             parts = list(work.coded(members, request.refit))
             lost = (*skipped, *(item for part in parts for item in part.skipped))
+            result = replace(result, low_quality=tuple(item for part in parts for item in part.low_quality))
             parts = [part for part in parts if len(part.index)]
             if not parts:
                 return replace(result, skipped=lost)
@@ -92,7 +103,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
 def plan_append(request: AppendRequest) -> dict[str, int]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     with Archive(request.encode.output, ready=False) as archive:
-        found = _scanned(request.encode)
+        found = scanned(request.encode)
         news = changes(archive, found.refs, request.encode.reading)
         return {
             "new": len(news.new),
@@ -103,13 +114,31 @@ def plan_append(request: AppendRequest) -> dict[str, int]:
         }
 
 
-def _scanned(request: EncodeRequest) -> Scan:
+def scanned(request: EncodeRequest) -> Scan:
+    """The sources of an append. No image at all is an error: a disk that is not mounted looks like that."""
     found = scan(request.sources)
     check_scanned(found, request.reading.on_error)
-    return found
+    if not found.refs:
+        raise nothing_usable(request.sources, found.skipped, len(found.ignored))
+    if len(request.sources) == 1:
+        return found
+    # with several sources, what is in a folder begins with the folder's own name
+    tops = {ref.name.split(b"/")[0] for ref in found.refs}
+    folders = [source for source in map(os.fsencode, request.sources) if os.path.isdir(source)]
+    empty = [path for path in folders if os.path.basename(os.path.abspath(path)) not in tops]
+    lost = tuple(Skipped(path, "no image in this folder: is it mounted?") for path in empty)
+    for item in lost[:1]:
+        skip_or_fail(item.path, ImageRefused(item.reason), request.reading.on_error)
+    return replace(found, skipped=found.skipped + lost)
 
 
-@dataclass(frozen=True)
+MOST_TRIED = 8  # groups whose step is tried on a sample
+SIZE_PER_DB = 0.88  # by which the bytes fall when the quality falls by a decibel, about
+GROUP_BYTES = 1500  # that a group takes in the file besides its arrays, about
+MANY_GROUPS = 1024  # beyond which a step that wastes some bytes is good enough
+
+
+@dataclass
 class _Work:
     """Coding the new images of one append."""
 
@@ -118,12 +147,13 @@ class _Work:
     given: str  # digest of the basis on the command line, or ""
     say: Say
     progress: Progress | None
+    made: int = 0  # groups so far
 
     def coded(self, members: Sequence[Member], refit: bool) -> Iterator[Part]:
         """First the images for groups that exist, then those for new ones."""
         chosen, rest = ({}, list(members)) if refit else self._assigned(members)
-        if chosen:
-            yield self._with_old_groups(chosen)
+        for number in sorted(chosen):
+            yield self._with_basis_of(number, chosen[number])
         if rest and self.given and not refit:
             group = next(n for n in self._groups() if self._usable(n))
             misfits = fitting(rest, self._kind(group), self.archive.coder(group).framing)[1]
@@ -161,15 +191,102 @@ class _Work:
         meta = self.archive.groups[number].meta
         return Kind(str(meta["dtype"]), int(meta["channels"]))
 
-    def _with_old_groups(self, chosen: dict[int, list[Member]]) -> Part:
-        numbers = sorted(chosen)
-        plans = [GroupPlan(self._kind(n), tuple(chosen[n]), self.archive.coder(n)) for n in numbers]
-        members = [[m.ref.name.hex(), m.ref.size, m.ref.mtime_ns] for plan in plans for m in plan.members]
-        plan = {"archive": self.archive.digest, "groups": numbers, "members": members}
-        checkpoint = Checkpoint(self.request.output, plan_digest(plan))
+    def _with_basis_of(self, number: int, members: Sequence[Member]) -> Part:
+        """Images coded with the basis of a group, at a step that reaches the target for them."""
+        target = self.request.target
+        if target.kind not in ("psnr", "energy"):
+            return self._with_group(number, members)[0]
+        draft = self._draft(number, members)
+        if not draft.sample:  # nothing of them can be read
+            return self._with_group(number, members)[0]
+        reused = self._suitable(draft, number)
+        if reused is not None:
+            part, value, largest = self._with_group(reused, members, draft.range)
+            if value >= self._interval(draft).low and largest <= self._peak(reused):
+                return part
+        request = replace(self.request, target=target)
+        found = Survey({draft.kind: draft.members}, (), 0)
+        try:
+            result = reach_target(request, [draft], [], found, self.say, self.progress)
+        except TargetError as problem:  # the archive goes on; `extend` says what misses its target
+            self.say(str(problem))
+            return self._with_group(number, members)[0]
+        self.say(f"{len(members)} new {draft.kind} images are coded at a step of their own")
+        index = _renumbered(result.index, [len(self.archive.groups) + self.made])
+        self.made += len(result.groups)
+        return Part(index, result.groups, result.payload, result.skipped, result.low_quality)
+
+    def _with_group(
+        self, number: int, members: Sequence[Member], scope: Range | None = None
+    ) -> tuple[Part, float, int]:
+        """Images coded as a group codes them, what the target measures of it, and their largest sample."""
+        plans = [GroupPlan(self._kind(number), tuple(members), self.archive.coder(number))]
+        checkpoint = Checkpoint(self.request.output, coding_digest(plans, self.request.reading))
         coded = self.request.workers.code(plans, self.request.reading, checkpoint, self.progress)
-        result = assemble(coded, (), checkpoint, [each.kind.peak for each in plans], (), 0.0)
-        return Part(_renumbered(result.index, numbers), (), result.payload, result.skipped)
+        scope = replace(scope or Range(self._peak(number)), peak=self._peak(number))
+        result = assemble(coded, (), checkpoint, [scope], (), 0.0)
+        index = _renumbered(result.index, [number])
+        value = result.energy_db if self.request.target.kind == "energy" else result.quality
+        part = Part(index, (), result.payload, result.skipped, result.low_quality)
+        return part, value, result.largest[0]
+
+    def _draft(self, number: int, members: Sequence[Member]) -> GroupDraft:
+        """The new images with the basis of a group, their step still open."""
+        coder, kind, reading = self.archive.coder(number), self._kind(number), self.request.reading
+        group = self.archive.groups[number]
+        sample, _ = take_sample(members, kind, reading, bands=coder.framing.kind == "tile")
+        scope = sample_range(sample, kind, self.request.target)
+        # what fits the range of the group is measured by it
+        scope = replace(scope, peak=max(scope.peak, self._peak(number)))
+        method, link = str(group.meta["method"]), group.basis is None
+        return GroupDraft(kind, tuple(members), method, coder.framing, coder.basis, sample, scope, link)
+
+    def _suitable(self, draft: GroupDraft, number: int) -> int | None:
+        """The group with this basis whose step reaches the target for a sample and wastes least, or None.
+
+        A step that is finer than needed costs bytes with every image, a new group costs its tables once.
+        """
+        low = self._interval(draft).low
+        digest = self.archive.groups[number].meta["basis_digest"]
+        alike = [
+            n
+            for n in self._groups()
+            if self.archive.groups[n].meta["basis_digest"] == digest
+            and self._kind(n) == draft.kind
+            and self._peak(n) >= draft.range.peak
+        ]
+        best: tuple[float, int, float] | None = None  # value, group, bytes of all images
+        tried = set()
+        for n in alike[:MOST_TRIED]:
+            coder = self.archive.coder(n)
+            if coder.step in tried:
+                continue
+            tried.add(coder.step)
+            measured = coder.encode(draft.sample)
+            value = self._sampled(draft, float(measured.sse.sum()))
+            if value >= low and (best is None or value < best[0]):
+                best = (value, n, measured.bits / 8 * draft.scale)
+        if best is None:
+            return None
+        value, found, size = best
+        waste = size * (1 - SIZE_PER_DB ** (value - low))
+        own = sum(array.nbytes for array in self.archive.coder(found).to_arrays().values()) + GROUP_BYTES
+        return found if waste <= own or len(self.archive.groups) >= MANY_GROUPS else None
+
+    def _interval(self, draft: GroupDraft) -> Interval:
+        return self.request.target.interval(0, reference=draft.range.reference)
+
+    def _sampled(self, draft: GroupDraft, error: float) -> float:
+        """What the target measures, on a sample with this squared error."""
+        samples = sum(pixels.size for pixels in draft.sample)
+        if self.request.target.kind == "psnr":
+            return psnr(error, samples, draft.range.reference)
+        energy = sum(float((pixels.astype(float) ** 2).sum()) for pixels in draft.sample)
+        return math.inf if error <= 0 else decibel(energy / error)
+
+    def _peak(self, number: int) -> int:
+        meta = self.archive.groups[number].meta
+        return int(meta.get("peak", PEAK[meta["dtype"]]))
 
     def _with_new_groups(self, members: Sequence[Member]) -> Iterator[Part]:
         found = Survey(grouped(members), (), 0)
@@ -183,9 +300,10 @@ class _Work:
             yield Part(Index.build([], []), (), (), tuple(skipped))
             return
         result = reach_target(request, drafts, skipped, found, self.say, self.progress)
-        first = len(self.archive.groups)
+        first = len(self.archive.groups) + self.made
         index = _renumbered(result.index, range(first, first + len(result.groups)))
-        yield Part(index, result.groups, result.payload, result.skipped)
+        self.made += len(result.groups)
+        yield Part(index, result.groups, result.payload, result.skipped, result.low_quality)
 
     def _own_target(self) -> Target:
         """What new groups aim at; a budget is about the whole file, so they take the archive's step."""
@@ -193,8 +311,8 @@ class _Work:
         if target.kind not in ("max_bytes", "ratio"):
             return target
         newest = len(self.archive.groups) - 1
-        step = float(self.archive.groups[newest].meta["step"]) * 255 / self._kind(newest).peak
-        return Target("step", step, target.components)
+        step = float(self.archive.groups[newest].meta["step"]) * 255 / self._peak(newest)
+        return Target("step", step, target.components, relative=True)
 
 
 def _renumbered(index: Index, numbers: Sequence[int]) -> Index:
@@ -202,7 +320,7 @@ def _renumbered(index: Index, numbers: Sequence[int]) -> Index:
     return replace(index, blocks={**index.blocks, "group": np.array(numbers)[index.blocks["group"]]})
 
 
-BADLY_DB = 1.0  # new images so much worse than the target, or than what the archive has, fit badly
+BADLY_DB = 1.0  # new images so much worse than what the archive has fit badly
 
 
 @dataclass(frozen=True)
@@ -213,6 +331,7 @@ class Part:
     groups: tuple[Group, ...]
     payload: Callable[[], Iterable[bytes]] | tuple[()]
     skipped: tuple[Skipped, ...] = ()
+    low_quality: tuple[LowQuality, ...] = ()
 
     def pieces(self) -> Iterable[bytes]:
         """The bytes of the blocks, piece by piece."""
@@ -268,7 +387,7 @@ def extend(
             )
     write(output, archive.identity)
     quality = pooled_psnr(new)
-    warning = "" if any(part.groups for part in parts) else _misfit(archive, index, quality, target)
+    warning = _misfit(archive, index, quality, target, own=any(part.groups for part in parts))
     return Extended(len(names) - len(replaced), len(replaced), quality, warning)
 
 
@@ -295,7 +414,7 @@ def _budget(index: Index, target: Target) -> float:
     if target.kind == "max_bytes":
         return target.value
     if target.kind == "ratio":
-        return int((index.samples() * np.where(index.peaks() > 255, 2, 1)).sum()) / target.value
+        return index.raw_bytes() / target.value
     return math.inf
 
 
@@ -308,19 +427,17 @@ def _refuse_growth(index: Index, force: bool) -> None:
         )
 
 
-def _misfit(archive: Archive, index: Index, quality: float, target: Target) -> str:
+def _misfit(archive: Archive, index: Index, quality: float, target: Target, *, own: bool) -> str:
     """What to say when the new images are worse than the archive promises, or nothing."""
-    if target.kind == "step":  # which is all that was asked for
-        return ""
     fix = "--refit gives new images a basis of their own"
-    if target.kind == "psnr":
-        whole = pooled_psnr(index)
-        if whole < target.value:
-            return (
-                f"the new images have {quality:.2f} dB, and all together now {whole:.2f} dB, "
-                f"less than the {target.value:g} dB that were asked for: {fix}"
-            )
-    wanted = target.value if target.kind == "psnr" else pooled_psnr(archive.index)
-    if quality < wanted - BADLY_DB:
-        return f"the new images fit the basis badly, {quality:.2f} dB where {wanted:.2f} are usual: {fix}"
+    if target.kind == "psnr" and quality < target.value:
+        return (
+            f"the new images have {quality:.2f} dB, and all together now {pooled_psnr(index):.2f} dB, "
+            f"where {target.value:g} dB were asked for: {fix}"
+        )
+    if own or target.kind in ("step", "psnr"):  # a step is all that was asked for
+        return ""
+    usual = pooled_psnr(archive.index)
+    if quality < usual - BADLY_DB:
+        return f"the new images fit the basis badly, {quality:.2f} dB where {usual:.2f} are usual: {fix}"
     return ""

@@ -13,7 +13,7 @@ import numpy as np
 
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive
-from tpca_cli.errors import StorageError, TpcaError, printable
+from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
 from tpca_cli.names import folders_of, name_problem, restored_names
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.probe import Member
@@ -54,9 +54,9 @@ def changes(archive: Archive, refs: Sequence[ImageRef], reading: Reading) -> Cha
         image = positions[ref.name]
         if (ref.size, ref.mtime_ns // 1000) == (int(sizes[image]), int(times[image])):
             return False
-        digest = images.file_digest(ref.path)
-        if digest is None:
-            problem = StorageError(f"cannot read {printable(ref.path)}")
+        try:
+            digest = images.file_digest(ref.path, archive.digest_bytes)
+        except (ImageRefused, StorageError) as problem:  # gone since it was listed, or unreadable
             return skip_or_fail(ref.path, problem, reading.on_error)
         return bool(digest != np.asarray(columns["digest"][image]).tobytes())
 

@@ -17,12 +17,13 @@ from typing import TypeAlias
 import numpy as np
 
 from tpca_cli.codec.coder import Coder
+from tpca_cli.encode.code_blocks import deviation
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.quality import decibel, psnr
-from tpca_cli.rate import TRUNCATION_LOSS_DB
+from tpca_cli.quality import decibel, peak_of, psnr
+from tpca_cli.rate import TRUNCATION_LOSS_DB, Range, Target, range_for
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting
 from tpca_cli.sources.read import read_member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
@@ -88,6 +89,11 @@ def candidates(
     members: Sequence[Member], kind: Kind, method: str, tile: int | None, sampled_whole: bool
 ) -> list[Design]:
     """What is worth trying, cheapest basis first."""
+    if method == "subspace":
+        raise UsageError(
+            "a subspace basis has a command of its own: "
+            "`tpca fit-basis SOURCE -o basis.h5 --method subspace`, then `tpca encode --basis basis.h5`"
+        )
     tiles = [Framing("tile", size, size, kind.channels) for size in ((tile,) if tile else TILES)]
     shapes = {(member.height, member.width) for member in members}
     if method == "operator":
@@ -195,6 +201,7 @@ class GroupDraft:
     framing: Framing
     basis: FixedBasis
     sample: list[Pixels]
+    range: Range
     link: bool = False
     _coders: dict[tuple[float, int | None], Coder] = field(default_factory=dict)
 
@@ -205,25 +212,30 @@ class GroupDraft:
         return float(sum(member.height * member.width for member in self.members) / max(sampled, 1))
 
     def coder(self, step: float, components: int | None) -> Coder:
-        """Tables trained on the sample at a step, which is relative to a peak of 255."""
+        """Tables trained on the sample at a step, which counts for samples up to 255."""
         key = (step, components)
         if key not in self._coders:
             self._coders.clear()
-            scaled = step * self.kind.peak / 255
+            scaled = step * self.range.unit
             self._coders[key] = Coder.train(
                 self.sample, self.framing, self.basis, scaled, components=components
             )
         return self._coders[key]
 
+    def forget_coders(self) -> None:
+        """After a change of the range."""
+        self._coders.clear()
+
     def describe(self) -> str:
-        """Method and frames in a few words, for people."""
+        """Method, frames and, for 16 bits, the range in a few words."""
         frame = f"{self.framing.height}x{self.framing.width}"
         frames = f"tiles of {frame}" if self.framing.kind == "tile" else f"whole frames of {frame}"
-        return f"{self.method} basis, {frames}"
+        scope = f", samples up to {self.range.peak}" if self.kind.dtype == "u2" else ""
+        return f"{self.method} basis, {frames}{scope}"
 
 
 def draft_given(
-    path: Path, found: Survey, reading: Reading, *, link: bool
+    path: Path, found: Survey, reading: Reading, target: Target, *, link: bool
 ) -> tuple[list[GroupDraft], list[Skipped]]:
     """One group for a basis from a file; images that do not fit it are skipped with the reason."""
     from tpca_cli.basisfile import read_basis
@@ -238,8 +250,16 @@ def draft_given(
         raise TpcaError(f"no image fits the basis {path}: {skipped[0].reason}")
     sample, _ = take_sample(members, kind, reading, bands=stored.framing.kind == "tile")
     basis = integer_basis(stored.basis, kind.dtype)
-    draft = GroupDraft(kind, tuple(members), stored.basis.method, stored.framing, basis, sample, link)
+    scope = sample_range(sample, kind, target)
+    draft = GroupDraft(kind, tuple(members), stored.basis.method, stored.framing, basis, sample, scope, link)
     return [draft], skipped
+
+
+def sample_range(sample: Sequence[Pixels], kind: Kind, target: Target) -> Range:
+    """The range of a group as far as a sample shows it; coding all images shows whether it holds."""
+    largest = max((int(pixels.max()) for pixels in sample), default=0)
+    variances = [deviation(pixels) / pixels.size for pixels in sample]
+    return range_for(target, peak_of(largest, kind.dtype), variances)
 
 
 def draft_fitted(
@@ -248,21 +268,26 @@ def draft_fitted(
     reading: Reading,
     method: str,
     tile: int | None,
+    target: Target,
     step: float,
     fit: Callable[..., FittedGroup],
     progress: Progress | None = None,
 ) -> tuple[GroupDraft | None, list[Skipped]]:
-    """A group with a basis of its own: choose the design on a sample, fit it on all images."""
+    """A group with a basis of its own: choose the design on a sample, fit it on all images.
+
+    The step counts for samples up to 255.
+    """
     sample, complete = take_sample(members, kind, reading)
+    scope = sample_range(sample, kind, target)
     options = candidates(members, kind, method, tile, complete)
     pixels = sum(member.height * member.width for member in members)
     sampled = sum(picture.shape[0] * picture.shape[1] for picture in sample)
-    design = choose_design(options, sample, kind, step, pixels / max(sampled, 1))
+    design = choose_design(options, sample, kind, step * scope.unit, pixels / max(sampled, 1))
     basis, kept, skipped = fit(design, members, kind, reading, progress)
     if not kept:
         return None, skipped
     fixed = integer_basis(basis, kind.dtype)
-    return GroupDraft(kind, tuple(kept), design.method, design.framing, fixed, sample), skipped
+    return GroupDraft(kind, tuple(kept), design.method, design.framing, fixed, sample, scope), skipped
 
 
 def sample_value(kind: str, drafts: Sequence[GroupDraft], step: float, components: int | None) -> float:
@@ -271,7 +296,7 @@ def sample_value(kind: str, drafts: Sequence[GroupDraft], step: float, component
     for draft in drafts:
         coder = draft.coder(step, components)
         measured = coder.encode(draft.sample)
-        share = draft.scale / draft.kind.peak**2
+        share = draft.scale / draft.range.reference**2
         error += float(measured.sse.sum()) * share
         samples += sum(pixels.size for pixels in draft.sample) * draft.scale
         energy += sum(float((pixels.astype(float) ** 2).sum()) for pixels in draft.sample) * share
@@ -295,6 +320,6 @@ def truncation_step(drafts: Sequence[GroupDraft], components: int) -> float:
         kept = frames * min(components, draft.basis.components)
         noise = lost * (10 ** (TRUNCATION_LOSS_DB / 10) - 1)
         # uniform noise of step^2 / 12 per kept coefficient; half of it for safety
-        scaled = math.sqrt(12 * noise / max(kept, 1) / 2) * 255 / draft.kind.peak
+        scaled = math.sqrt(12 * noise / max(kept, 1) / 2) / draft.range.unit
         step = min(step, max(scaled, FINE_STEP))
     return step

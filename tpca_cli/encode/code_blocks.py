@@ -6,15 +6,17 @@ run that was killed takes finished ones from its checkpoint. What could not be r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tpca_cli import images, store
+from tpca_cli.archive.format import RESIZED, VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import Job, pack
-from tpca_cli.checkpoint import Checkpoint
+from tpca_cli.checkpoint import Checkpoint, plan_digest
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.errors import ImageRefused, StorageError
@@ -52,6 +54,10 @@ class Coded:
     data: bytes
     skipped: tuple[Skipped, ...]
     energy: int  # sum of squared samples
+    deviations: tuple[
+        int, ...
+    ] = ()  # of each image: its samples' squared distances from their channel's mean
+    largest: int = 0  # sample
 
 
 def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
@@ -61,6 +67,24 @@ def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
         shapes = [(member.height, member.width) for member in plan.members]
         tasks += [Task(number, job) for job in pack(shapes, plan.coder.framing)]
     return tasks
+
+
+def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
+    """The name of all that decides the coded bytes: the images, how they are read, and their coders."""
+    groups = [
+        {
+            "kind": [plan.kind.dtype, plan.kind.channels],
+            "coder": plan.coder.meta,
+            "members": [
+                [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode, m.resized]
+                for m in plan.members
+            ],
+        }
+        for plan in plans
+    ]
+    options = {name: value for name, value in vars(reading).items() if name != "workers"}
+    arrays = [array.tobytes() for plan in plans for _, array in sorted(plan.coder.to_arrays().items())]
+    return plan_digest({"format": VERSION, "reading": options, "groups": groups}, *arrays)
 
 
 def code_all(
@@ -137,12 +161,24 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             error=error,
             exif=picture.exif,
             icc=picture.icc,
-            flags=member.resized | bool(picture.warnings) << 1,
+            flags=RESIZED * member.resized,
+            mode_bits=picture.mode_bits,
+            metadata=picture.metadata,
+            reasons=(*picture.warnings, *picture.reasons),
+            peak=plan.kind.peak,
         )
         for member, picture, error in zip(members, pictures, errors, strict=True)
     )
-    energy = sum(_squares(images.narrow(p.pixels, m.mode)) for p, m in zip(pictures, members, strict=True))
-    return Coded(entries, tuple(blocks), b"".join(parts), tuple(skipped), energy)
+    returned = [images.narrow(p.pixels, m.mode) for p, m in zip(pictures, members, strict=True)]
+    return Coded(
+        entries,
+        tuple(blocks),
+        b"".join(parts),
+        tuple(skipped),
+        sum(map(_squares, returned)),
+        tuple(map(deviation, returned)),
+        max((int(pixels.max()) for pixels in returned), default=0),
+    )
 
 
 def _code(
@@ -169,6 +205,15 @@ def _code(
     ]
 
 
+def deviation(pixels: Pixels) -> int:
+    """The squared distances of all samples from the mean of their channel, as a whole number."""
+    total = 0
+    for channel in range(pixels.shape[2]):
+        plane = pixels[:, :, channel]
+        total += (plane.size * _squares(plane) - int(plane.sum(dtype=np.int64)) ** 2) // plane.size
+    return total
+
+
 def _squares(one: Pixels, other: Pixels | None = None) -> int:
     """The sum of squares, or of squared differences, exactly."""
     difference = one.astype(np.int64)
@@ -183,7 +228,10 @@ def _still_true(coded: Coded, plan: GroupPlan, job: Job) -> bool:
     if coded.skipped or [entry.name for entry in coded.entries] != [member.ref.name for member in members]:
         return False
     try:
-        digests = [images.file_digest(member.ref.path) for member in members]
+        digests = [
+            images.file_digest(member.ref.path, len(entry.digest))
+            for member, entry in zip(members, coded.entries, strict=True)
+        ]
     except (ImageRefused, StorageError):
         return False
     return digests == [entry.digest for entry in coded.entries]
@@ -193,24 +241,37 @@ def described(coded: Coded) -> dict[str, object]:
     """A result as JSON, without its bytes."""
 
     def plain(record: Entry | BlockRecord) -> list[object]:
-        return [value.hex() if isinstance(value, bytes) else value for value in vars(record).values()]
+        return [
+            {kind: blob.hex() for kind, blob in value.items()}
+            if isinstance(value, Mapping)
+            else (value.hex() if isinstance(value, bytes) else value)
+            for value in vars(record).values()
+        ]
 
     return {
         "entries": [plain(entry) for entry in coded.entries],
         "blocks": [plain(block) for block in coded.blocks],
         "skipped": [[item.path.hex(), item.reason] for item in coded.skipped],
         "energy": coded.energy,
+        "deviations": list(coded.deviations),
+        "largest": coded.largest,
     }
 
 
-def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
+def _unpacked(value: object) -> object:
+    if isinstance(value, dict):
+        return {kind: bytes.fromhex(blob) for kind, blob in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
+def restored(header: dict[str, Any], data: bytes) -> Coded:
     """The inverse of `described`."""
 
     def record(kind: Callable[..., Entry | BlockRecord], values: list[object], raw: set[str]) -> object:
         names = kind.__dataclass_fields__  # type: ignore[attr-defined]
         return kind(
             **{
-                name: bytes.fromhex(str(value)) if name in raw else value
+                name: bytes.fromhex(str(value)) if name in raw else _unpacked(value)
                 for name, value in zip(names, values, strict=True)
             }
         )
@@ -218,4 +279,12 @@ def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
     entries = [record(Entry, values, {"name", "digest", "exif", "icc"}) for values in header["entries"]]
     blocks = [record(BlockRecord, values, {"digest"}) for values in header["blocks"]]
     skipped = [Skipped(bytes.fromhex(str(path)), str(reason)) for path, reason in header["skipped"]]
-    return Coded(tuple(entries), tuple(blocks), data, tuple(skipped), int(header["energy"]))  # type: ignore[arg-type, call-overload]
+    return Coded(
+        tuple(entries),  # type: ignore[arg-type]
+        tuple(blocks),  # type: ignore[arg-type]
+        data,
+        tuple(skipped),
+        int(header["energy"]),
+        tuple(header["deviations"]),
+        int(header["largest"]),
+    )

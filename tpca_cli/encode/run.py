@@ -1,8 +1,11 @@
 """From a folder to an archive: survey, design, rate, coding, writing.
 
 The order of the stages is here and nowhere else; each stage is a module that does not know the others. One
-relative step serves all groups (scaled by their peak value), so that a target is one search in one variable:
+relative step serves all groups (scaled by their range), so that a target is one search in one variable:
 first on the samples, in memory, then confirmed by coding everything and measuring what came out.
+
+The range of 16-bit values is first taken from a sample of the images. Coding sees them all: if a value is
+larger than the range, the range grows and the search goes on, so that what is stored follows from all images.
 """
 
 from __future__ import annotations
@@ -14,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from tpca_cli import store
+from tpca_cli.archive.format import CHANNELS
 from tpca_cli.archive.index import BlockRecord, Entry, Index
-from tpca_cli.archive.reader import pooled_error, pooled_psnr
+from tpca_cli.archive.reader import pooled_psnr
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.checkpoint import Checkpoint, plan_digest, removed_unless_interrupted
+from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
-from tpca_cli.encode.code_blocks import Coded, GroupPlan
+from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
 from tpca_cli.encode.workers import LocalWorkers, Workers
 from tpca_cli.errors import TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
-from tpca_cli.quality import decibel
-from tpca_cli.rate import StepSearch, Target, first_step
+from tpca_cli.quality import decibel, loses_detail, peak_of, psnr
+from tpca_cli.rate import EXACT_STEP, Range, StepSearch, Target, first_step
 from tpca_cli.sources.probe import Survey, nothing_usable, require_images, restorable, survey
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.sources.scan import Skipped
@@ -32,6 +36,7 @@ from tpca_cli.sources.scan import Skipped
 FINEST, COARSEST = 1 / 64, 2000.0
 MAX_PASSES = 8
 MAX_SAMPLE_STEPS = 16
+FAR_DB = 1.0  # a result this far from what was asked for is worth a warning
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,13 @@ class EncodeRequest:
     tile: int | None = None
     force: bool = False
     workers: Workers = field(default_factory=LocalWorkers)
+    full_range: bool = False  # as archives of version 1 have it: 16-bit samples count up to 65535
 
 
 def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -> Assembled:
     """Compress the sources into `request.output`; the caller holds the lock."""
     store.check_output(request.output, request.force)
+    check_partial(request.output)
     found = survey(request.sources, request.reading, progress, request.workers.probe)
     found = restorable(found)
     require_images(found, request.sources)
@@ -74,10 +81,13 @@ def draft_groups(
 ) -> tuple[list[GroupDraft], list[Skipped]]:
     """The groups with their bases: the given one, or one fitted to each kind of image."""
     if request.basis is not None:
-        return draft_given(request.basis, found, request.reading, link=request.link_basis)
+        drafts, skipped = draft_given(
+            request.basis, found, request.reading, request.target, link=request.link_basis
+        )
+        return _ranged(drafts, request), skipped
     if request.link_basis:
         raise UsageError("--link-basis needs --basis: there is no other file that would hold the basis")
-    step = _starting_step(request.target, 255)
+    step = _starting_step(request.target)
     drafts, skipped = [], []
     for kind, members in found.groups.items():
         draft, lost = draft_fitted(
@@ -86,20 +96,31 @@ def draft_groups(
             request.reading,
             request.method,
             request.tile,
-            step * kind.peak / 255,
+            request.target,
+            step,
             request.workers.fit,
             progress,
         )
         skipped += lost
         if draft is not None:
             drafts.append(draft)
-    return drafts, skipped
+    return _ranged(drafts, request), skipped
 
 
-def _starting_step(target: Target, peak: float) -> float:
+def _ranged(drafts: list[GroupDraft], request: EncodeRequest) -> list[GroupDraft]:
+    """The same with the widest range, if the archive knows no other."""
+    for draft in drafts:
+        if request.full_range:
+            draft.range = replace(draft.range, peak=draft.kind.peak)
+    return drafts
+
+
+def _starting_step(target: Target, reference: float = 255.0) -> float:
     if target.kind == "step":
         return target.value
-    return first_step(target.value if target.kind == "psnr" else 34.0, peak)
+    # near exactness all steps below a certain one give the same pixels
+    step = first_step(target.value if target.kind == "psnr" else 34.0, 255)
+    return max(step, EXACT_STEP * 255 / reference)
 
 
 def reach_target(
@@ -114,17 +135,29 @@ def reach_target(
     target = request.target
     if target.kind in ("step", "components"):
         step = target.value if target.kind == "step" else truncation_step(drafts, int(target.value))
-        return _code_at(step, request, drafts, skipped, progress)
+        result = _code_at(step, request, drafts, skipped, progress)
+        if _grown(drafts, result):
+            result = _code_at(step, request, drafts, skipped, progress)
+        return replace(result, tried=(Tried(step, result.psnr, result.payload_bytes),))
 
-    interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes)
-    search = StepSearch(interval, _starting_step(target, 255), FINEST, COARSEST)
+    reference = max((draft.range.reference for draft in drafts), default=255.0)
+    interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes, reference)
+    finest = FINEST * min(1.0, 255 / reference)
+    search = StepSearch(interval, _starting_step(target, reference), finest, COARSEST)
     _search_on_samples(search, target, drafts, progress)
     # the samples found the neighborhood; from here on only what was really coded counts
-    search = StepSearch(interval, search.step, FINEST, COARSEST, search.local_slope)
+    search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
     best: tuple[float, Assembled] | None = None
+    tried: list[Tried] = []
     for _ in range(MAX_PASSES):
         result = _code_at(search.step, request, drafts, skipped, progress)
+        if _grown(drafts, result):
+            say("some samples are larger than those of the sample: beginning anew with their range")
+            search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
+            best = None
+            continue
         value = _measured(target, result)
+        tried.append(Tried(result.step, result.psnr, result.payload_bytes))
         if interval.keeps_promise(value) and (best is None or interval.miss(value) < best[0]):
             best = (interval.miss(value), result)
         if search.record(value):
@@ -132,9 +165,26 @@ def reach_target(
         say(f"step {result.step:.3f} gave {_shown(target, result, value)}: trying {search.step:.3f}")
     if best is None:
         raise TargetError(_unreachable(target, result, value))
+    missed = ""
     if best[0] > 0:
-        say(f"the closest that these images allow is {best[1].psnr:.3f} dB")
-    return best[1]
+        reached = best[1].psnr
+        say(f"the closest that these images allow is {reached:.3f} dB")
+        if best[0] > FAR_DB and not interval.ceiling and math.isfinite(reached):
+            missed = (
+                f"{target.kind} {target.value:g} was asked for; no step comes closer than {reached:.2f} dB"
+            )
+    return replace(best[1], tried=tuple(tried), missed=missed)
+
+
+def _grown(drafts: Sequence[GroupDraft], result: Assembled) -> bool:
+    """Whether a sample of a group is beyond its range, which then grows."""
+    grown = False
+    for draft, largest in zip(drafts, result.largest, strict=True):
+        if largest > draft.range.peak:
+            draft.range = replace(draft.range, peak=peak_of(largest, draft.kind.dtype))
+            draft.forget_coders()
+            grown = True
+    return grown
 
 
 def _search_on_samples(
@@ -159,19 +209,18 @@ def _code_at(
     plans = [
         GroupPlan(draft.kind, draft.members, draft.coder(step, request.target.components)) for draft in drafts
     ]
-    members = [[m.ref.name.hex(), m.ref.size, m.ref.mtime_ns] for plan in plans for m in plan.members]
-    arrays = [array.tobytes() for plan in plans for array in plan.coder.to_arrays().values()]
-    checkpoint = Checkpoint(request.output, plan_digest({"members": members, "step": step}, *arrays))
+    checkpoint = Checkpoint(request.output, coding_digest(plans, request.reading))
     groups = [
-        Group.of(plan.coder, draft.method, link=draft.link) for plan, draft in zip(plans, drafts, strict=True)
+        Group.of(plan.coder, draft.method, link=draft.link, peak=draft.range.peak)
+        for plan, draft in zip(plans, drafts, strict=True)
     ]
     coded = request.workers.code(plans, request.reading, checkpoint, progress)
-    return assemble(coded, groups, checkpoint, [draft.kind.peak for draft in drafts], skipped, step)
+    return assemble(coded, groups, checkpoint, [draft.range for draft in drafts], skipped, step)
 
 
 def _measured(target: Target, result: Assembled) -> float:
     if target.kind == "psnr":
-        return result.psnr
+        return result.quality
     if target.kind == "energy":
         return result.energy_db
     # a budget is about the file itself: write it where only this run looks, and see
@@ -184,7 +233,7 @@ def _measured(target: Target, result: Assembled) -> float:
 def _shown(target: Target, result: Assembled, value: float) -> str:
     if target.kind in ("max_bytes", "ratio"):
         return f"{10 ** (value / 10):.0f} bytes"
-    return f"{result.psnr:.3f} dB"
+    return f"{result.quality:.3f} dB"
 
 
 def _unreachable(target: Target, result: Assembled, value: float) -> str:
@@ -227,6 +276,24 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A step that all images were coded with, and what came out; steps count for samples up to 255."""
+
+    step: float
+    psnr: float
+    payload_bytes: int
+
+
+@dataclass(frozen=True)
+class LowQuality:
+    """An image whose error is a large share of its variance."""
+
+    name: bytes
+    share: float
+    psnr: float
+
+
+@dataclass(frozen=True)
 class Assembled:
     """Everything an archive holds, its payload still in the checkpoint."""
 
@@ -235,8 +302,13 @@ class Assembled:
     checkpoint: Checkpoint
     jobs: int
     step: float
-    energy: float  # of the samples, relative to the peak
+    energy: float  # of the samples, relative to the reference of their range
+    quality: float  # PSNR, counted from the reference
     skipped: tuple[Skipped, ...]
+    largest: tuple[int, ...] = ()  # sample of each group
+    low_quality: tuple[LowQuality, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    missed: str = ""  # what to say when the result is far from what was asked for
 
     @property
     def payload_bytes(self) -> int:
@@ -251,8 +323,8 @@ class Assembled:
     @property
     def energy_db(self) -> float:
         """10 log10(energy / error) over all returned samples."""
-        error = pooled_error(self.index)
-        return float("inf") if error <= 0 else decibel(self.energy / error)
+        samples = float(self.index.samples().sum())
+        return self.quality + decibel(self.energy / max(samples, 1.0))
 
     def payload(self) -> Iterator[bytes]:
         """The coded blocks, one after another."""
@@ -267,24 +339,48 @@ def assemble(
     coded: Iterable[Coded],
     groups: Sequence[Group],
     checkpoint: Checkpoint,
-    peaks: Sequence[int],
+    ranges: Sequence[Range],
     skipped: Sequence[Skipped],
     step: float,
 ) -> Assembled:
     """Number the images and blocks of all jobs in their order."""
     entries: list[Entry] = []
     blocks: list[BlockRecord] = []
+    low: list[LowQuality] = []
     lost = list(skipped)
-    energy, jobs = 0.0, 0
+    largest = [0] * len(ranges)
+    energy, error, samples, jobs = 0.0, 0.0, 0, 0
     for item in coded:
         blocks += [replace(block, first=len(entries) + block.first) for block in item.blocks]
-        entries += item.entries
         lost += item.skipped
-        if item.blocks:
-            energy += item.energy / peaks[item.blocks[0].group] ** 2
         jobs += 1
+        if not item.blocks:
+            continue
+        group = item.blocks[0].group
+        scope = ranges[group]
+        largest[group] = max(largest[group], item.largest)
+        energy += item.energy / scope.reference**2
+        for entry, deviation in zip(item.entries, item.deviations, strict=True):
+            entries.append(replace(entry, peak=scope.peak))
+            count = entry.height * entry.width * CHANNELS[entry.mode]
+            samples += count
+            error += entry.error / scope.reference**2
+            if loses_detail(entry.error, count, deviation):
+                share = entry.error / deviation if deviation else math.inf
+                low.append(LowQuality(entry.name, share, psnr(entry.error, count, scope.peak)))
     index = Index.build(entries, blocks, [(printable(item.path), item.reason) for item in lost])
-    return Assembled(index, tuple(groups), checkpoint, jobs, step, energy, tuple(lost))
+    return Assembled(
+        index,
+        tuple(groups),
+        checkpoint,
+        jobs,
+        step,
+        energy,
+        psnr(error, samples),
+        tuple(lost),
+        tuple(largest),
+        tuple(low),
+    )
 
 
 def write_assembled(path: Path, result: Assembled, target: Target, *, force: bool) -> int:

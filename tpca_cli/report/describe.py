@@ -42,6 +42,7 @@ TARGETS: dict[str, Callable[[float], str]] = {
     "ratio": lambda value: f"raw pixels / {value:g}",
     "step": lambda value: f"step {value:g}",
     "components": lambda value: f"at most {value:g} components",
+    "detail": lambda _: "more for images of little contrast",
 }
 OPERATORS = {
     None: "not kept (--keep-operator keeps it)",
@@ -146,7 +147,7 @@ def _image_rows(archive: Archive, data: Mapping[str, Any]) -> Rows:
 
 
 def _quality_rows(data: Mapping[str, Any]) -> Rows:
-    asked = [TARGETS[kind](value) for kind, value in data["target"].items() if kind in TARGETS]
+    asked = [text(data["target"][kind]) for kind, text in TARGETS.items() if kind in data["target"]]
     return (
         ("asked for", ", ".join(asked) or "nothing"),
         ("measured", f"{_decibels(data['psnr'])} over all samples"),
@@ -161,6 +162,7 @@ def _decibels(value: float) -> str:
 def _group_rows(group: Mapping[str, Any]) -> Rows:
     return (
         ("images", _kind(group["kind"])),
+        ("range", f"0 to {group['peak']:,}"),
         ("method", ALGORITHMS.get(group["method"], group["method"])),
         ("framing", group["framing"]),
         ("components", f"{group['components']:,} per frame"),
