@@ -146,7 +146,7 @@ def new_psnr(place, names) -> float:
 
 
 def test_new_images_reach_the_target_with_the_old_basis(place) -> None:
-    """Noise beside smooth pictures: at the step of the archive it had 33 dB where 34 were asked for."""
+    """Noise beside smooth pictures: at the step of the archive it would miss the target."""
     names = [f"noise{k}.png" for k in range(3)]
     for k, name in enumerate(names):
         save(place / "in" / name, noise(48, 64, seed=k))

@@ -209,7 +209,7 @@ def test_50_nothing_to_learn_from(tmp_path: Path) -> None:
             words = ("encode", tmp_path / name, "-o", tmp_path / "a.h5", *target, "--force")
             ended = forked(*words)
             check_degenerate(ended)
-            if ended.code == 0:
+            if ended.code in (0, 3):
                 assert forked("verify", tmp_path / "a.h5", "--against", tmp_path / name, "--decode").code == 0
         for method in ("operator", "rank1", "subspace"):
             words = (
@@ -229,5 +229,6 @@ def test_50_nothing_to_learn_from(tmp_path: Path) -> None:
 
 
 def check_degenerate(ended: Ended) -> None:
-    """A result or a reason, and no number that is none."""
-    assert ended.code in (0, 1) and "internal" not in ended.err and "nan" not in ended.out + ended.err, ended
+    """A result (3: images of almost no contrast are named) or a reason, and no number that is none."""
+    assert ended.code in (0, 1) or (ended.code == 3 and "low quality" in ended.err), ended
+    assert "internal" not in ended.err and "nan" not in ended.out + ended.err, ended
