@@ -10,7 +10,15 @@ rotated.
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
 from tpca_cli.images.draw import text_mask, text_width
-from tpca_cli.images.encode import LOSSY_CODECS, OUTPUT_FORMATS, encode_file, lossy_copy
+from tpca_cli.images.encode import (
+    LOSSY_CODECS,
+    OUTPUT_FORMATS,
+    encode_file,
+    encode_jpeg,
+    left_out,
+    lossy_copy,
+    obstacle,
+)
 from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import Stamp, file_digest, source_digest
@@ -28,9 +36,12 @@ __all__ = [
     "Stamp",
     "common_channels",
     "encode_file",
+    "encode_jpeg",
     "file_digest",
+    "left_out",
     "lossy_copy",
     "narrow",
+    "obstacle",
     "prepare_resizing",
     "probe",
     "read",

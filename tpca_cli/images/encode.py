@@ -1,4 +1,8 @@
-"""Pixels to the bytes of an image file, the mirror of `decode`; the caller writes them."""
+"""Pixels to the bytes of an image file, the mirror of `decode`; the caller writes them.
+
+Every file is decoded again before it is handed out: a reader gets these pixels, or (JPEG) an error that was
+measured. What a format cannot hold is known from `obstacle` and `left_out` before anything is encoded.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tpca_cli.errors import UsageError
-from tpca_cli.images.modes import CHANNELS, Pixels
+from tpca_cli.errors import TpcaError, UsageError
+from tpca_cli.images import decode, metadata, tiff
+from tpca_cli.images.modes import CHANNELS, Pixels, common_channels, widen
+from tpca_cli.images.resize import to_array
 
 _MODES: dict[str, frozenset[str]] = {
     "png": frozenset(CHANNELS),
@@ -20,10 +26,11 @@ _MODES: dict[str, frozenset[str]] = {
     "ppm": frozenset({"L", "RGB", "I;16"}),
 }
 OUTPUT_FORMATS: tuple[str, ...] = tuple(_MODES)
+_MAX_SIDE = {"webp": 16383, "jpeg": 65500}
+_MAX_SEGMENT = 65533 - len(b"Exif\0\0")  # what one segment of a JPEG holds
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "png": {"compress_level": 4},
-    "tiff": {"compression": "tiff_adobe_deflate"},
     "webp": {"lossless": True, "exact": True, "quality": 50, "method": 2},
     "jpeg": {"subsampling": 0},
     "bmp": {},
@@ -31,6 +38,30 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 LOSSY_CODECS: dict[str, dict[str, Any]] = {"JPEG": {"optimize": True}, "WebP": {"method": 4}}
 _WITH_METADATA = frozenset({"png", "tiff", "webp", "jpeg"})
+_QUALITIES = (95, 97, 98, 99, 100)  # of JPEG, tried in turn
+
+
+def obstacle(
+    format: str, mode: str, height: int, width: int, *, exif: bytes = b"", icc: bytes = b""
+) -> str | None:
+    """Why a format cannot hold an image as it is, or None."""
+    if mode not in _MODES[format]:
+        return f"{format} holds no {'16-bit samples' if mode == 'I;16' else 'alpha channel'}"
+    side = _MAX_SIDE.get(format, decode.MAX_SIDE)
+    if max(height, width) > side:
+        return f"{format} holds at most {side} pixels in a row, not {max(height, width)}"
+    if format == "jpeg" and len(exif) > _MAX_SEGMENT:
+        return f"jpeg holds at most {_MAX_SEGMENT} bytes of EXIF, not {len(exif)}"
+    if format == "tiff" and not tiff.fits(height, width, CHANNELS[mode], len(exif) + len(icc)):
+        return "tiff holds at most 4 GB"
+    return None
+
+
+def left_out(format: str, *, exif: bytes = b"", icc: bytes = b"") -> tuple[str, ...]:
+    """Which metadata of an image have no place in a format."""
+    if format in _WITH_METADATA:
+        return ("EXIF that is damaged",) if format == "tiff" and exif and not tiff.is_exif(exif) else ()
+    return tuple(name for name, blob in (("EXIF", exif), ("ICC profile", icc)) if blob)
 
 
 def encode_file(
@@ -39,11 +70,39 @@ def encode_file(
     """The file for pixels (h, w, c) of a mode; every format but `jpeg` gives exactly these pixels back."""
     if format not in _MODES:
         raise UsageError(f"cannot write format {format}; choose one of {', '.join(OUTPUT_FORMATS)}")
-    if mode not in _MODES[format]:
-        raise UsageError(f"{format} cannot hold mode {mode} as it is; choose png or tiff")
+    reason = obstacle(format, mode, *pixels.shape[:2], exif=exif, icc=icc)
+    if reason is not None:
+        raise UsageError(f"{reason}; choose png or tiff")
     dtype = np.uint16 if mode == "I;16" else np.uint8
     if pixels.dtype != dtype or pixels.ndim != 3 or pixels.shape[2] != CHANNELS[mode]:
         raise ValueError(f"{pixels.dtype} pixels of shape {pixels.shape} are not mode {mode}")
+    if format == "tiff":
+        data = tiff.tiff_file(pixels, exif=exif, blobs={34675: icc})
+    else:
+        data = _saved(pixels, format, exif, icc, quality)
+    if format != "jpeg":
+        found = _decoded(data, format, pixels)
+        # WebP has color only, and no alpha that is opaque everywhere: the same picture is what counts
+        channels = common_channels([found.shape[2], pixels.shape[2]])
+        if not np.array_equal(widen(found, channels), widen(pixels, channels)):
+            raise TpcaError(f"what was written as {format} does not read back as the same pixels")
+    return data
+
+
+def encode_jpeg(
+    pixels: Pixels, mode: str, allowed: float, *, exif: bytes = b"", icc: bytes = b""
+) -> bytes | None:
+    """A JPEG whose mean squared error against the pixels is below `allowed`, or None where there is none."""
+    for quality in _QUALITIES:
+        data = encode_file(pixels, mode, format="jpeg", exif=exif, icc=icc, quality=quality)
+        difference = _decoded(data, "jpeg", pixels).astype(np.int32) - pixels
+        if float(np.vdot(difference, difference)) < allowed * pixels.size:
+            return data
+    return None
+
+
+def _saved(pixels: Pixels, format: str, exif: bytes, icc: bytes, quality: int) -> bytes:
+    """The file as Pillow writes it."""
     image = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
     options = dict(_OPTIONS[format])
     if format == "jpeg":
@@ -56,6 +115,20 @@ def encode_file(
     file = io.BytesIO()
     image.save(file, format.upper(), **options)
     return file.getvalue()
+
+
+def _decoded(data: bytes, format: str, pixels: Pixels) -> Pixels:
+    """What a reader makes of the file of these pixels, (h, w, c), as stored and not turned upright."""
+    try:
+        image = decode._open(io.BytesIO(data), format.upper(), data, pixels.shape[0] * pixels.shape[1])
+        orientation = metadata.tiff_orientation(image)
+        image.load()
+        found = to_array(image)
+    except (OSError, ValueError, SyntaxError) as error:
+        raise TpcaError(f"what was written as {format} does not read back: {error}") from error
+    if orientation is not None:
+        found = metadata.undo_orientation(found, orientation)
+    return found
 
 
 def lossy_copy(pixels: Pixels, codec: str, quality: int) -> tuple[int, Pixels]:
