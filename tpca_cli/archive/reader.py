@@ -103,7 +103,7 @@ class Archive:
         prepare()
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
             if group.basis is not None:
-                assert self.coder(number).model
+                _ = self.coder(number).model  # made on first use
 
     def _embedded(self, group: int) -> npt.NDArray[np.uint8] | None:
         name = f"groups/{group}/basis"

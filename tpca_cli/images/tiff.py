@@ -35,7 +35,7 @@ _SINGLE = frozenset({282, 283, _ORIENTATION, 296, 18246, 18249, _EXIF, _GPS})
 class _Tag(NamedTuple):
     tag: int
     kind: int
-    count: int
+    length: int
     value: bytes  # what stands in the entry: up to four bytes, or an offset
 
 
@@ -135,8 +135,5 @@ def _differences(rows: Pixels, order: str) -> bytes:
     """Samples (h, w, c) less those to their left, as the file stores them."""
     result = rows.copy()
     result[:, 1:] -= rows[:, :-1]  # modulo 2^bits
-    return (
-        result.astype(result.dtype.newbyteorder(order)).tobytes()
-        if rows.dtype.itemsize > 1
-        else result.tobytes()
-    )
+    data: bytes = result.astype(result.dtype.newbyteorder(order)).tobytes()
+    return data
