@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,11 +12,26 @@ from tpca_cli.cli import options
 from tpca_cli.cli.options import Console, human
 from tpca_cli.errors import printable
 
+if TYPE_CHECKING:
+    from tpca_cli.decode.run import Decoded
+
 EPILOG = """\b
 Examples:
   tpca decode photos.h5 -o restored/
   tpca decode photos.h5 -o preview/ --select 'holiday/*' --components 20
+  tpca decode photos.h5 -o photos/ --format same
+  tpca decode photos.h5 -o restored/ --resume
   tpca decode damaged.h5 -o rescued/ --salvage"""
+SHOWN = 10  # of the images that came back otherwise than asked for
+
+
+class FormatChoice(click.Choice[str]):
+    """A format by its name or its usual ending, in any case."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The format that is meant."""
+        name = str(value).lower()
+        return super().convert({"jpg": "jpeg", "tif": "tiff"}.get(name, name), param, ctx)
 
 
 @click.command("decode", epilog=EPILOG)
@@ -30,16 +47,20 @@ Examples:
 )
 @click.option(
     "--format",
-    type=click.Choice(["png", "webp", "tiff", "bmp", "jpeg"]),
+    type=FormatChoice(["png", "webp", "tiff", "bmp", "jpeg", "same"]),
     default="png",
     show_default=True,
-    help="File format; all but jpeg keep exactly the decoded pixels.",
+    help="File format; all but jpeg keep exactly the decoded pixels. bmp holds no metadata. same: each image "
+    "under its own name and in its own format, JPEG with less added error than the archive has.",
 )
 @click.option(
     "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
 )
 @click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option(
+    "--resume", is_flag=True, help="Go on where a run was stopped: files that are right already are kept."
+)
 @options.workers_option
 @options.common_options
 def command(
@@ -52,27 +73,57 @@ def command(
     basis: Path | None,
     salvage: bool,
     force: bool,
+    resume: bool,
     workers: int,
 ) -> int:
     """Restore the images of ARCHIVE: folders, names, modes, times, EXIF and ICC profiles.
 
-    Files keep their stem and get the ending of --format. Nothing is written outside the output folder.
+    Files keep their stem and get the ending of --format. Each is synced and read back before it gets its
+    name. Nothing is written outside the output folder.
     """
     from tpca_cli.archive.reader import Archive, linked_basis
     from tpca_cli.decode.run import DecodeRequest, decode
 
     with Archive(archive, basis=linked_basis(basis) if basis else None, ready=False) as opened:
-        request = DecodeRequest(archive, output, select, components, format, force, salvage, workers)
+        request = DecodeRequest(archive, output, select, components, format, force, salvage, workers, resume)
         result = decode(request, opened, console.progress)
     for name, reason in result.lost:
         console.warn(f"lost {printable(name)}: {reason}")
+    _tell(console, result.converted)
+    _tell(console, result.left_out)
     data = {
         "images": result.images,
         "written_bytes": result.written_bytes,
+        "source_bytes": result.source_bytes,
+        "found": result.found,
         "output": output,
-        "lost": [{"path": name, "reason": reason} for name, reason in result.lost],
+        "lost": _items(result.lost),
+        "converted": _items(result.converted),
+        "left_out": _items(result.left_out),
     }
-    console.result(
-        data, f"{result.images} images, {human(result.written_bytes)} written to {printable(output)}"
-    )
+    console.result(data, _summary(result, format, output))
     return options.EXIT_SKIPPED if result.lost else 0
+
+
+def _summary(result: Decoded, format: str, output: Path) -> str:
+    """What was written, and at what price."""
+    found = f", {result.found} of them found there" if result.found else ""
+    text = f"{result.images} images{found}, {human(result.written_bytes)} in {printable(output)}"
+    if format == "png" and result.written_bytes > result.source_bytes:
+        text += (
+            f"\nPNG holds exactly the decoded pixels; the sources took {human(result.source_bytes)}: "
+            "--format same gives each image its own format"
+        )
+    return text
+
+
+def _items(pairs: Sequence[tuple[bytes, str]]) -> list[dict[str, Any]]:
+    return [{"path": name, "reason": reason} for name, reason in pairs]
+
+
+def _tell(console: Console, pairs: Sequence[tuple[bytes, str]]) -> None:
+    """One line for each image that came back otherwise than asked for; many in short."""
+    for name, reason in pairs if console.verbose else pairs[:SHOWN]:
+        console.warn(f"{printable(name)}: {reason}")
+    if len(pairs) > SHOWN and not console.verbose:
+        console.warn(f"and {len(pairs) - SHOWN} more (all with --verbose or --json)")
