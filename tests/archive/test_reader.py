@@ -71,7 +71,7 @@ def test_large_images_come_in_bands(path) -> None:
 
 
 def make_index() -> Index:
-    entries = [Entry(b"a/%d" % k, bytes(8), 10**18 + k, 100, 8, 9, "RGB", 5, b"e", b"") for k in range(5)]
+    entries = [Entry(b"a/%d" % k, bytes(16), 10**18 + k, 100, 8, 9, "RGB", 5, b"e", b"") for k in range(5)]
     blocks = [BlockRecord(10, 0, 0, 2, 0, 0, bytes(8)), BlockRecord(7, 0, 2, 3, 0, 0, bytes(8))]
     return Index.build(entries, blocks, [("p", "r")])
 
@@ -91,7 +91,7 @@ def test_joining_and_replacing_keep_an_index_sound() -> None:
     index = make_index()
     both = index.without([1]).joined(
         Index.build(
-            [Entry(b"a/1", b"x" * 8, 0, 1, 4, 4, "L", 0, b"f")], [BlockRecord(3, 0, 0, 1, 0, 0, bytes(8))]
+            [Entry(b"a/1", b"x" * 16, 0, 1, 4, 4, "L", 0, b"f")], [BlockRecord(3, 0, 0, 1, 0, 0, bytes(8))]
         )
     )
     both.check(20, GROUPS)

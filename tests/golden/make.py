@@ -1,8 +1,9 @@
 """Make the golden archives of this version of the format: `python tests/golden/make.py`.
 
-They are made once and decoded by every later version. A file that exists is never written again, and a
-released folder only ever gains files. Images are made by integer arithmetic; the archives themselves depend
-on the solver of the machine that made them, which is why they are kept and not made anew by the tests.
+They are made once and decoded by every later version. A file that exists is never written again, and the
+folder of a frozen version (v1) only ever gains files; v2 is made anew until it is frozen. Images are made by
+integer arithmetic; the archives themselves depend on the solver of the machine that made them, which is why
+they are kept and not made anew by the tests.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from pictures import save
 from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.codec.priors import shipped
 from tpca_cli.coder import Coder
 
-HOME = Path(__file__).parent / "v1"
+HOME_V1 = Path(__file__).parent / "v1"
+HOME = Path(__file__).parent / "v2"
 PRIORS = (
     "WEIGHTS", "EXPECTED", "TABLES", "FLAG_TABLES", "FLAG_WEIGHTS", "OFFSETS", "POSITION", "ADJUST",
     "LOWEST_WEIGHTS"
@@ -60,9 +61,10 @@ def noise(h: int, w: int, c: int, seed: int) -> Any:
     return (np.frombuffer(raw, np.uint8) // 128 * 255).astype(np.uint8).reshape(h, w, c)
 
 
-def fill(root: Path, pictures: list[Any]) -> Path:
+def fill(root: Path, pictures: list[Any], **options: Any) -> Path:
     for number, pixels in enumerate(pictures):
-        path = save(root / f"{number}.png", pixels)
+        path = save(root / f"{number}.png", pixels, **options)
+        path.chmod(0o640)
         os.utime(path, ns=(10**18, 10**18))
     return root
 
@@ -87,7 +89,7 @@ def write(target: Path, coder: Coder, pictures: list[Any], jobs: list[tuple[int,
         parts.append(data)
     mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[pictures[0].shape[2]]
     entries = [
-        Entry(b"%d.png" % k, b"\0" * 8, 10**18, 0, p.shape[0], p.shape[1], mode, 0)
+        Entry(b"%d.png" % k, b"\0" * 16, 10**18, 0, p.shape[0], p.shape[1], mode, 0)
         for k, p in enumerate(pictures)
     ]
     index = Index.build(entries, blocks)
@@ -188,10 +190,39 @@ def appended(work: Path, target: Path) -> None:
     assert len(Archive(target).groups) == 2
 
 
-ARCHIVES = (
-    tile8, tile16, tile32, whole, dense, single, truncated, depth16, rgba, gray_in_color, appended,
-    colors, see_through, gray_alpha
-)  # fmt: skip
+def records(work: Path, target: Path) -> None:
+    """Metadata of every kind, reasons, permissions, and a range of samples below 16 bits."""
+    source = fill(work / "in", [picture(24, 24, 1, seed, 65535) // 16 for seed in range(4)])
+    tpca("encode", source, "-o", work / "a.h5", "--step", 1, "--tile", 8, "--method", "rank1", "--force")
+    kept: list[dict[str, bytes]] = [
+        {"xmp": b"<x:xmpmeta/>", "density": b'[300, 300, "inch"]'},
+        {"text": b'[["Title", "one"]]', "density": b'[300, 300, "inch"]'},
+        {"iptc": b"\x1c\x02\x05\x00\x01a", "png": b"gAMA\0\0\0\4\0\0\xb1\x8f"},
+        {},
+    ]
+    reasons = [(), ("a second picture",), ("a second picture", "a private tag"), ()]
+    with Archive(work / "a.h5") as archive:
+        old = archive.index
+        numbers = ("size", "group", "first", "count", "row", "rows")
+        blocks = [
+            BlockRecord(*(int(old.blocks[name][k]) for name in numbers), old.blocks["digest"][k].tobytes())
+            for k in range(len(old.blocks["size"]))
+        ]
+        entries = [
+            Entry(
+                old.names[k], bytes(range(k, k + 16)), 10**18, 1000, 24, 24, "I;16",
+                int(old.images["error"][k]),
+                exif=b"II*\0", metadata=kept[k], reasons=reasons[k], mode_bits=0o600 + k, peak=4095,
+            )
+            for k in range(4)
+        ]  # fmt: skip
+        group = replace(archive.groups[0], meta={**archive.groups[0].meta, "peak": 4095})
+        payload = [archive.block_bytes(block) for block in range(len(blocks))]
+        write_archive(target, Index.build(entries, blocks), [group], payload, target_asked={"step": 1.0})
+
+
+ARCHIVES = (tile8, whole, dense, depth16, rgba, gray_in_color, appended, records)
+"""Those of version 2; the decoding of pixels is that of version 1, which has more of them."""
 
 
 def digests(path: Path, components: int | None = None) -> list[list[Any]]:
@@ -205,6 +236,21 @@ def digests(path: Path, components: int | None = None) -> list[list[Any]]:
                 hashlib.sha256(p.astype(p.dtype.newbyteorder("<")).tobytes()).hexdigest(),
             ]
             for name, p in zip(archive.names, found, strict=True)
+        ]
+
+
+def described(path: Path) -> list[list[Any]]:
+    """What the records say of each image: metadata, reasons, permissions, range of the samples."""
+    with Archive(path) as archive:
+        index = archive.index
+        return [
+            [
+                {kind: blob.hex() for kind, blob in archive.metadata(k).items()},
+                list(index.missing_reasons(k)),
+                index.mode_bits(k),
+                int(index.peaks()[k]),
+            ]
+            for k in range(len(archive))
         ]
 
 
@@ -222,11 +268,10 @@ def main() -> None:
         pixels[target.name] = {"all": digests(target)}
         if target.name in PARTIAL:
             pixels[target.name]["partial"] = digests(target, PARTIAL[target.name])
+        if make is records:
+            pixels[target.name]["records"] = described(target)
         print(target.name, target.stat().st_size, "bytes")
     record.write_text(json.dumps(pixels, indent=1) + "\n")
-    if not (HOME / "priors.json").exists():
-        numbers = {name: getattr(shipped(), name.lower()).astype(np.int64).tolist() for name in PRIORS}
-        (HOME / "priors.json").write_text(json.dumps(numbers, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

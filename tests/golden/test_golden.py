@@ -13,14 +13,24 @@ import numpy as np
 import pytest
 import reference_decoder
 import reference_entropy
-from golden.make import HOME, PARTIAL, PRIORS, digests
+from golden.make import HOME, HOME_V1, PARTIAL, PRIORS, described, digests
 from threadpoolctl import threadpool_limits
 
 from tpca_cli import Archive
 from tpca_cli.codec.priors import shipped
 
-PIXELS = json.loads((HOME / "pixels.json").read_text())
-ARCHIVES = sorted(HOME.glob("*.h5"))
+PIXELS = {home: json.loads((home / "pixels.json").read_text()) for home in (HOME_V1, HOME)}
+ARCHIVES = sorted(path for home in PIXELS for path in home.glob("*.h5"))
+
+
+def pixels_of(path: Path) -> dict[str, list[list[object]]]:
+    """What was recorded when the archive was made."""
+    found: dict[str, list[list[object]]] = PIXELS[path.parent][path.name]
+    return found
+
+
+def label(path: Path) -> str:
+    return f"{path.parent.name}-{path.stem}"
 
 
 def by_reference(path: Path, components: int | None = None) -> list[list[object]]:
@@ -35,32 +45,43 @@ def by_reference(path: Path, components: int | None = None) -> list[list[object]
 
 
 def test_the_list_of_archives_is_complete() -> None:
-    assert {path.name for path in ARCHIVES} == set(PIXELS)
-    assert sum(path.stat().st_size for path in HOME.iterdir()) < 150_000
+    for home, pixels in PIXELS.items():
+        assert {path.name for path in home.glob("*.h5")} == set(pixels)
+        assert sum(path.stat().st_size for path in home.iterdir()) < 150_000
+
+
+def test_what_the_records_say_is_read_by_the_package_and_by_the_format() -> None:
+    recorded = PIXELS[HOME]["records.h5"]["records"]
+    assert described(HOME / "records.h5") == recorded
+    found = reference_decoder.records(HOME / "records.h5")
+    assert [
+        [{kind: blob.hex() for kind, blob in each.metadata.items()}, each.reasons, each.mode_bits, each.peak]
+        for each in found
+    ] == recorded
 
 
 def test_the_numbers_that_belong_to_the_format_are_unchanged() -> None:
-    frozen = json.loads((HOME / "priors.json").read_text())
+    frozen = json.loads((HOME_V1 / "priors.json").read_text())
     assert set(frozen) == set(PRIORS)
     for name, values in frozen.items():
         assert np.array_equal(getattr(shipped(), name.lower()), np.array(values)), name
 
 
-@pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ARCHIVES, ids=label)
 def test_the_package_decodes_the_golden_pixels(path: Path) -> None:
-    assert digests(path) == PIXELS[path.name]["all"]
+    assert digests(path) == pixels_of(path)["all"]
     if path.name in PARTIAL:
-        assert digests(path, PARTIAL[path.name]) == PIXELS[path.name]["partial"]
+        assert digests(path, PARTIAL[path.name]) == pixels_of(path)["partial"]
 
 
-@pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ARCHIVES, ids=label)
 def test_the_reference_decodes_the_golden_pixels(path: Path) -> None:
-    assert by_reference(path) == PIXELS[path.name]["all"]
+    assert by_reference(path) == pixels_of(path)["all"]
 
 
 def test_the_reference_decodes_fewer_components() -> None:
     name = "tile8.h5"
-    assert by_reference(HOME / name, PARTIAL[name]) == PIXELS[name]["partial"]
+    assert by_reference(HOME_V1 / name, PARTIAL[name]) == PIXELS[HOME_V1][name]["partial"]
 
 
 def test_the_golden_archives_reach_the_rare_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,25 +99,25 @@ def test_the_golden_archives_reach_the_rare_symbols(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(reference_entropy.Stream, "escape", escaped)
     monkeypatch.setattr(reference_entropy.Values, "magnitude", coded)
-    reference_decoder.decode(HOME / "appended.h5")
+    reference_decoder.decode(HOME_V1 / "appended.h5")
     assert max(lengths) >= 4 and max(classes) >= 60
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("path", ARCHIVES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ARCHIVES, ids=label)
 def test_threads_change_no_pixel(path: Path, threads: int) -> None:
     with threadpool_limits(threads):
-        assert digests(path) == PIXELS[path.name]["all"]
+        assert digests(path) == pixels_of(path)["all"]
 
 
 @pytest.mark.parametrize("name", ["tile8.h5", "appended.h5"])
 def test_blocks_decode_alone_and_in_any_order(name: str) -> None:
-    with Archive(HOME / name) as archive:
+    with Archive(HOME_V1 / name) as archive:
         count = len(archive.index.blocks["size"])
         assert count > 1
         forward = [archive.decode_block(block) for block in range(count)]
     for order in (range(count - 1, -1, -1), [*range(1, count, 2), *range(0, count, 2)]):
-        with Archive(HOME / name) as archive:
+        with Archive(HOME_V1 / name) as archive:
             for block in order:
                 again = archive.decode_block(block)
                 assert all(np.array_equal(a, b) for a, b in zip(again, forward[block], strict=True))

@@ -20,8 +20,11 @@ from reference_symbols import Block
 from reference_transform import Image, restore, synthesize, to_pixels, unlap
 
 PRIORS = Path(__file__).parents[1] / "golden" / "v1" / "priors.json"
-IMAGE = (("digest", 8), ("mtime", 8), ("source_size", 6), ("height", 3), ("width", 3), ("mode", 1),
-         ("error", 8), ("exif", 4), ("icc", 4), ("flags", 1), ("reserved", 3))  # fmt: skip
+FIRST = (("mtime", 8), ("source_size", 6), ("height", 3), ("width", 3), ("mode", 1), ("error", 8),
+         ("exif", 4), ("icc", 4))  # fmt: skip
+IMAGE = {1: (("digest", 8), *FIRST, ("flags", 1), ("reserved", 3)),
+         2: (("digest", 16), *FIRST, ("metadata", 4), ("reasons", 3), ("mode_bits", 2),
+             ("flags", 1))}  # fmt: skip
 BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("rows", 3), ("residual", 4),
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
@@ -46,6 +49,45 @@ class Decoded:
         ).hexdigest()
 
 
+@dataclass(frozen=True)
+class Record:
+    """What an archive of version 2 says of an image besides its pixels."""
+
+    metadata: dict[str, bytes]
+    reasons: list[str]
+    mode_bits: int
+    peak: int
+
+
+def records(path: Path) -> list[Record]:
+    """Section 3: of each image that was not replaced, in order."""
+    with h5py.File(path, "r") as file:
+        check_digest(file)
+        groups = json.loads(file.attrs["meta"])["groups"]
+        images, blocks = table(file["images"], IMAGE[2]), table(file["blocks"], BLOCK)
+        extras, at, raw = [b""], 0, bytes(file["extras"][()]) if "extras" in file else b""
+        while at < len(raw):
+            size = int.from_bytes(raw[at : at + 4], "little")
+            extras.append(raw[at + 4 : at + 4 + size])
+            at += 4 + size
+        kinds, reasons = (
+            [empty, *(json.loads(bytes(file[name][()])) if name in file else [])]
+            for name, empty in (("metadata", {}), ("reasons", []))
+        )
+    group = {b["first"] + k: b["group"] for b in blocks for k in range(b["count"])}
+    return [
+        Record(
+            {kind: extras[image[kind]] for kind in ("exif", "icc") if image[kind]}
+            | {kind: extras[place] for kind, place in kinds[image["metadata"]].items()},
+            reasons[image["reasons"]],
+            image["mode_bits"],
+            groups[group[k]]["peak"],
+        )
+        for k, image in enumerate(images)
+        if image["mode"]
+    ]
+
+
 def decode(path: Path, components: int | None = None) -> list[Decoded]:
     """All images of an archive that were not replaced, in order."""
     with h5py.File(path, "r") as file:
@@ -55,7 +97,11 @@ def decode(path: Path, components: int | None = None) -> list[Decoded]:
             (group["coder"], arrays_of(file[f"groups/{k}/basis"]) | arrays_of(file[f"groups/{k}/tables"]))
             for k, group in enumerate(meta["groups"])
         ]
-        images, blocks = table(file["images"], IMAGE), table(file["blocks"], BLOCK)
+        assert not any(group.get("features") for group in meta["groups"])  # there are none so far
+        images, blocks = (
+            table(file["images"], IMAGE[int(file.attrs["format_version"])]),
+            table(file["blocks"], BLOCK),
+        )
         names = bytes(file["names"][()]).split(b"\0")
         payload = bytes(file["payload"][()])
     priors = json.loads(PRIORS.read_text())

@@ -1,20 +1,27 @@
-"""The archive, version 1: what is where in the file.
+"""The archive: what is where in the file, in version 2 and in version 1.
 
 | path              | dtype | shape    | meaning                                                             |
 |-------------------|-------|----------|---------------------------------------------------------------------|
 | `payload`         | u1    | (bytes,) | the coded blocks, one after another, in the order of `blocks`       |
 | `blocks`          | u1    | (33, b)  | byte planes of `BLOCK_COLUMNS`: one record per block                |
-| `images`          | u1    | (49, n)  | byte planes of `IMAGE_COLUMNS`: one per image, in block order       |
+| `images`          | u1    | (63, n)  | byte planes of `IMAGE_COLUMNS`: one per image, in block order       |
 | `names`           | u1    | (bytes,) | n names, each ended by NUL; relative, `/` between folders           |
-| `extras`          | u1    | (bytes,) | EXIF and ICC blobs, each behind its length (u4); no blob twice      |
+| `extras`          | u1    | (bytes,) | EXIF, ICC, XMP, .. blobs, each behind its length (u4); none twice   |
+| `metadata`        | u1    | (bytes,) | JSON list of {kind: 1 + position in `extras`}, see METADATA         |
+| `reasons`         | u1    | (bytes,) | JSON list of lists of texts: why images are kept in part            |
 | `skipped`         | u1    | (bytes,) | JSON list of [path, reason]: the inputs that were left out          |
 | `groups/K/basis`  | u1    | (bytes,) | the basis arrays of group K's coder; absent when it is linked       |
 | `groups/K/tables` | u1    | (bytes,) | the other arrays of group K's coder                                 |
 
-Root attributes: `format` = "tpca-archive", `format_version` = 1, `digest`, and `meta`, a JSON object with
-`target` (what was asked for) and `groups`: for each group its `method`, `dtype`, `channels`, `step`,
-`basis_digest` and the settings of its `coder`. Integers are little-endian; byte planes and lists of arrays
-are explained in `columns`. `extras` and `skipped` are absent when empty.
+Root attributes: `format` = "tpca-archive", `format_version`, `digest`, and `meta`, a JSON object with
+`target` (what was asked for) and `groups`: for each group its `method`, `dtype`, `channels`, `step`, `peak`
+(the largest sample value that its images use: PSNR is relative to it), `features` (names of whatever a
+reader must know besides this table; one that it does not know makes it refuse the file), `basis_digest` and
+the settings of its `coder`. Integers are little-endian; byte planes and lists of arrays are explained in
+`columns`. `extras`, `metadata`, `reasons` and `skipped` are absent when empty.
+
+Version 1 has image records of 49 bytes (`IMAGE_COLUMNS_V1`), neither `metadata` nor `reasons`, and neither
+`peak` nor `features`; it is read for ever, and an archive that was made in it is extended in it.
 
 Invariants, checked when the file is opened:
 - the digest covers every attribute and dataset except `payload`; each block's digest covers its bytes;
@@ -26,7 +33,7 @@ Invariants, checked when the file is opened:
 - names are safe to write below a folder and no two are equal.
 
 A block is decoded by the group's coder from the shapes of its images alone, without any other block. A
-later generation of the basis is one more group. `residual` (4 bytes, zero in version 1) in `blocks` is
+later generation of the basis is one more group. `residual` (4 bytes, zero until it is used) in `blocks` is
 the length of a refinement layer at the end of the block's bytes.
 """
 
@@ -35,7 +42,7 @@ from __future__ import annotations
 from tpca_cli.store import Field, Schema
 
 FORMAT = "tpca-archive"
-VERSION = 1
+VERSION = 2
 
 BLOCK_COLUMNS = {
     "size": 5,  # bytes in the payload
@@ -49,7 +56,7 @@ BLOCK_COLUMNS = {
 }
 
 IMAGE_COLUMNS = {
-    "digest": 8,  # blake2b of the source file
+    "digest": 16,  # blake2b of the source file
     "mtime": 8,  # microseconds since 1970, signed
     "source_size": 6,  # bytes of the source file
     "height": 3,
@@ -58,31 +65,78 @@ IMAGE_COLUMNS = {
     "error": 8,  # sum of squared errors over the returned samples
     "exif": 4,  # 1 + position in `extras`, 0 for none
     "icc": 4,
+    "metadata": 4,  # 1 + position in `metadata`, 0 for none
+    "reasons": 3,  # 1 + position in `reasons`, 0 for none
+    "mode_bits": 2,  # permissions of the source file, 12 bits
     "flags": 1,  # what of the source is not in the archive, see FLAGS
+}
+IMAGE_COLUMNS_V1 = {
+    "digest": 8,
+    "mtime": 8,
+    "source_size": 6,
+    "height": 3,
+    "width": 3,
+    "mode": 1,
+    "error": 8,
+    "exif": 4,
+    "icc": 4,
+    "flags": 1,
     "reserved": 3,
 }
+COLUMNS = {1: IMAGE_COLUMNS_V1, 2: IMAGE_COLUMNS}
 
-FLAGS = {1: "it was resized", 2: "more frames or metadata than can be kept"}
+RESIZED, PARTIAL, STRIPPED = 1, 2, 4
+FLAGS = {
+    RESIZED: "it was resized",
+    PARTIAL: "more frames or metadata than can be kept",
+    STRIPPED: "its metadata was left out on request",
+}
+
+METADATA = {
+    "xmp": "an XMP packet",
+    "iptc": "IPTC-IIM records",
+    "text": "a JSON list of [keyword, text], or [keyword, text, language, translated keyword]",
+    "density": "a JSON list [x, y, unit]: pixels per inch, cm or meter; unit null: the shape of a pixel",
+    "png": "PNG chunks that belong to the colors: type, length (u4, big-endian) and data, repeated",
+}
+"""The kinds of metadata besides EXIF and ICC, and what their blobs are."""
+
+FEATURES: frozenset[str] = frozenset()
+"""What a group may ask of its reader by name; a group with any other is refused."""
 
 MODES = ("", "L", "LA", "RGB", "RGBA", "I;16")
 CHANNELS = {"": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1}
 PEAK = {"u1": 255, "u2": 65535}
 
-SCHEMA = Schema(
-    FORMAT,
-    VERSION,
-    {
-        "payload": Field("u1", (None,), bulk=True),
-        "blocks": Field("u1", (sum(BLOCK_COLUMNS.values()), None)),
-        "images": Field("u1", (sum(IMAGE_COLUMNS.values()), None)),
-        "names": Field("u1", (None,)),
-        "extras": Field("u1", (None,), optional=True),
-        "skipped": Field("u1", (None,), optional=True),
-        "groups/*/basis": Field("u1", (None,), optional=True),
-        "groups/*/tables": Field("u1", (None,)),
-    },
-)
+_FIELDS_V1 = {
+    "payload": Field("u1", (None,), bulk=True),
+    "blocks": Field("u1", (sum(BLOCK_COLUMNS.values()), None)),
+    "images": Field("u1", (sum(IMAGE_COLUMNS_V1.values()), None)),
+    "names": Field("u1", (None,)),
+    "extras": Field("u1", (None,), optional=True),
+    "skipped": Field("u1", (None,), optional=True),
+    "groups/*/basis": Field("u1", (None,), optional=True),
+    "groups/*/tables": Field("u1", (None,)),
+}
+_FIELDS = {
+    **_FIELDS_V1,
+    "images": Field("u1", (sum(IMAGE_COLUMNS.values()), None)),
+    "metadata": Field("u1", (None,), optional=True),
+    "reasons": Field("u1", (None,), optional=True),
+}
+SCHEMAS = {1: Schema(FORMAT, 1, _FIELDS_V1), 2: Schema(FORMAT, 2, _FIELDS)}
 
 
 def dtype_of(mode: str) -> str:
+    """The sample type of a mode."""
     return "u2" if mode == "I;16" else "u1"
+
+
+def peak_of(mode: str) -> int:
+    """The largest value that a sample of a mode can have."""
+    return PEAK[dtype_of(mode)]
+
+
+def digest_bytes(version: int) -> int:
+    """How many bytes the digests of source files have."""
+    return COLUMNS[version]["digest"]

@@ -17,11 +17,15 @@ import numpy.typing as npt
 from tpca_cli.archive.format import (
     BLOCK_COLUMNS,
     CHANNELS,
+    COLUMNS,
     FLAGS,
-    IMAGE_COLUMNS,
     MODES,
+    PARTIAL,
     PEAK,
+    VERSION,
+    digest_bytes,
     dtype_of,
+    peak_of,
 )
 from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
@@ -35,6 +39,7 @@ from tpca_cli.store.columns import (
 )
 
 Ints = npt.NDArray[np.int64]
+MAX_REASONS, MAX_TEXT = 64, 1000  # texts that one image may have, and characters of one
 MAX_BLOCK_PIXELS = 2**19  # besides one row of frames, which may be long; a bound for files that lie
 
 
@@ -53,6 +58,10 @@ class Entry:
     exif: bytes = b""
     icc: bytes = b""
     flags: int = 0
+    mode_bits: int = 0o644
+    metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see format.METADATA
+    reasons: tuple[str, ...] = ()  # why the source is kept in part
+    peak: int = 0  # the range of the samples in its group; 0: all that the mode allows
 
 
 @dataclass(frozen=True)
@@ -70,13 +79,20 @@ class BlockRecord:
 
 @dataclass(frozen=True)
 class Index:
-    """All images and blocks of an archive. `images` and `blocks` map a column to its values."""
+    """All images and blocks of an archive. `images` and `blocks` map a column to its values.
+
+    In memory every version has all columns, and one more, `peak`, which the file has by group; the digests of
+    source files have as many bytes as the version says.
+    """
 
     names: tuple[bytes, ...]
     images: Mapping[str, Any]
     blocks: Mapping[str, Any]
     extras: tuple[bytes, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[Mapping[str, int], ...] = ()  # kind -> 1 + position in `extras`
+    reasons: tuple[tuple[str, ...], ...] = ()
+    version: int = VERSION
     offsets: Ints = field(init=False)  # where each block begins; one more for the end
 
     def __post_init__(self) -> None:
@@ -103,8 +119,14 @@ class Index:
         return counts
 
     def peaks(self) -> Ints:
-        peaks: Ints = np.array([PEAK[dtype_of(mode)] for mode in MODES], np.int64)[self.images["mode"]]
+        """The range of the samples of each image, which its PSNR is relative to."""
+        peaks: Ints = self.images["peak"]
         return peaks
+
+    def raw_bytes(self) -> int:
+        """What the samples of all images take without compression."""
+        widths = np.array([int(dtype_of(mode)[1]) for mode in MODES])[self.images["mode"]]
+        return int((self.samples() * widths).sum())
 
     def blocks_of(self, image: int) -> range:
         """The block that holds an image, or the consecutive blocks of its bands."""
@@ -126,31 +148,83 @@ class Index:
         position = int(self.images[kind][image])
         return self.extras[position - 1] if position else b""
 
-    def missing(self, image: int) -> str:
+    def metadata_of(self, image: int) -> dict[str, bytes]:
+        """What is kept of an image besides pixels, EXIF and ICC, by kind (`format.METADATA`)."""
+        position = int(self.images["metadata"][image])
+        kinds = self.metadata[position - 1] if position else {}
+        return {kind: self.extras[at - 1] for kind, at in kinds.items()}
+
+    def mode_bits(self, image: int) -> int | None:
+        """The permissions of the source file; None in version 1, which has none."""
+        return int(self.images["mode_bits"][image]) if self.version > 1 else None
+
+    def missing_reasons(self, image: int) -> tuple[str, ...]:
         """What of the source file is not in the archive, besides what every archive leaves out."""
-        flags = int(self.images["flags"][image])
-        return ", ".join(text for bit, text in FLAGS.items() if flags & bit)
+        flags, position = (int(self.images[name][image]) for name in ("flags", "reasons"))
+        reasons = self.reasons[position - 1] if position else ()
+        known = [text for bit, text in FLAGS.items() if flags & bit and not (bit == PARTIAL and reasons)]
+        return (*known, *reasons)
+
+    def missing(self, image: int) -> str:
+        """The same as one text, empty for an image that is kept whole."""
+        return ", ".join(self.missing_reasons(image))
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
+        """The datasets of the index, in the version that it has."""
+        columns = COLUMNS[self.version]
+        zeros = {"reserved": np.zeros(len(self), np.int64)}
         arrays = {
             "names": join_bytes(list(self.names)),
-            "images": pack(self.images, IMAGE_COLUMNS),
+            "images": pack({**zeros, **self.images}, columns),
             "blocks": pack(self.blocks, BLOCK_COLUMNS),
         }
         if self.extras:
             arrays["extras"] = join_blobs(list(self.extras))
-        if self.skipped:
-            arrays["skipped"] = np.frombuffer(json.dumps(self.skipped).encode(), np.uint8)
+        for name, items in (
+            ("metadata", self.metadata),
+            ("reasons", self.reasons),
+            ("skipped", self.skipped),
+        ):
+            if items:
+                arrays[name] = np.frombuffer(json.dumps(items).encode(), np.uint8)
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Index:
-        images = unpack(arrays["images"], IMAGE_COLUMNS, raw=("digest",))
+    def from_arrays(cls, arrays: Mapping[str, Any], version: int = VERSION) -> Index:
+        """The inverse of `to_arrays`; texts are made fit for a terminal, `check` does the rest."""
+        images = unpack(arrays["images"], COLUMNS[version], raw=("digest",))
+        images.pop("reserved", None)
+        for name in COLUMNS[VERSION]:
+            images.setdefault(name, np.zeros(len(images["mode"]), np.int64))
+        if len(images["mode"]) and images["mode"].max() >= len(MODES):
+            raise FileRefused("an image has an unknown mode or error")
+        images["peak"] = _full_peaks(images["mode"])
         blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
         names = split_bytes(arrays["names"], len(images["mode"]))
         extras = split_blobs(arrays["extras"]) if "extras" in arrays else []
-        skipped = json.loads(arrays["skipped"].tobytes()) if "skipped" in arrays else []
-        return cls(tuple(names), images, blocks, tuple(extras), tuple((p, r) for p, r in skipped))
+        return cls(
+            tuple(names),
+            images,
+            blocks,
+            tuple(extras),
+            tuple(_pair(item) for item in _json_list(arrays, "skipped")),
+            tuple(_kinds(item) for item in _json_list(arrays, "metadata")),
+            tuple(_texts(item) for item in _json_list(arrays, "reasons")),
+            version,
+        )
+
+    def with_peaks(self, groups: Sequence[Mapping[str, Any]]) -> Index:
+        """A checked index with the range of the samples that each group names."""
+        peaks = np.array([group.get("peak", PEAK[group["dtype"]]) for group in groups] or [0], np.int64)
+        return replace(self, images={**self.images, "peak": peaks[self.groups_of()]})
+
+    def groups_of(self) -> Ints:
+        """The group of each image."""
+        first, group = self.blocks["first"], self.blocks["group"]
+        if not len(first):
+            return np.zeros(0, np.int64)
+        of: Ints = group[np.searchsorted(first, np.arange(len(self)), side="right") - 1]
+        return of
 
     @classmethod
     def build(
@@ -159,48 +233,78 @@ class Index:
         blocks: Sequence[BlockRecord],
         skipped: Iterable[tuple[str, str]] = (),
     ) -> Index:
-        """An index of newly coded images and blocks."""
-        extras: dict[bytes, int] = {}
-
-        def place(blob: bytes) -> int:
-            return extras.setdefault(blob, len(extras) + 1) if blob else 0
-
+        """An index of newly coded images and blocks; digests of 8 bytes make it one of version 1."""
+        version = 1 if entries and len(entries[0].digest) == digest_bytes(1) else VERSION
+        pool = _Pool()
         columns: dict[str, Any] = {
-            "digest": _digests(entry.digest for entry in entries),
+            "digest": _digests([entry.digest for entry in entries], digest_bytes(version)),
             "mtime": _column(entry.mtime_ns // 1000 for entry in entries),
             "source_size": _column(entry.source_size for entry in entries),
             "height": _column(entry.height for entry in entries),
             "width": _column(entry.width for entry in entries),
             "mode": _column(MODES.index(entry.mode) for entry in entries),
             "error": _column(entry.error for entry in entries),
-            "exif": _column(place(entry.exif) for entry in entries),
-            "icc": _column(place(entry.icc) for entry in entries),
-            "flags": _column(entry.flags for entry in entries),
-            "reserved": np.zeros(len(entries), np.int64),
+            "exif": _column(pool.blob(entry.exif) for entry in entries),
+            "icc": _column(pool.blob(entry.icc) for entry in entries),
+            "metadata": _column(pool.kinds(entry.metadata) for entry in entries),
+            "reasons": _column(pool.texts(entry.reasons) for entry in entries),
+            "mode_bits": _column(entry.mode_bits for entry in entries),
+            "flags": _column(entry.flags | PARTIAL * bool(entry.reasons) for entry in entries),
+            "peak": _column(entry.peak or peak_of(entry.mode) for entry in entries),
         }
         table: dict[str, Any] = {
             name: _column(getattr(block, name) for block in blocks)
             for name in ("size", "group", "first", "count", "row", "rows")
         }
         table["residual"] = np.zeros(len(blocks), np.int64)
-        table["digest"] = _digests(block.digest for block in blocks)
-        return cls(tuple(entry.name for entry in entries), columns, table, tuple(extras), tuple(skipped))
+        table["digest"] = _digests([block.digest for block in blocks], BLOCK_COLUMNS["digest"])
+        names = tuple(entry.name for entry in entries)
+        return pool.index(Index(names, columns, table, (), tuple(skipped), version=version)).in_version(
+            version
+        )
 
     def joined(self, other: Index) -> Index:
         """This index followed by another whose blocks come after ours; replaced images are the caller's."""
-        known = {blob: at + 1 for at, blob in enumerate(self.extras)}
-        for blob in other.extras:
-            known.setdefault(blob, len(known) + 1)
-        move = np.array([0] + [known[blob] for blob in other.extras], np.int64)
-        theirs = dict(other.images) | {kind: move[other.images[kind]] for kind in ("exif", "icc")}
+        pool, other = _Pool(self), other.in_version(self.version)
+        theirs = pool.moved(other, np.arange(len(other)))
         later = dict(other.blocks) | {"first": other.blocks["first"] + len(self)}
-        return Index(
-            self.names + other.names,
-            {name: np.concatenate([self.images[name], theirs[name]]) for name in IMAGE_COLUMNS},
-            {name: np.concatenate([self.blocks[name], later[name]]) for name in BLOCK_COLUMNS},
-            tuple(known),
-            other.skipped,
+        return pool.index(
+            Index(
+                self.names + other.names,
+                {name: np.concatenate([values, theirs[name]]) for name, values in self.images.items()},
+                {name: np.concatenate([self.blocks[name], later[name]]) for name in BLOCK_COLUMNS},
+                skipped=other.skipped,
+                version=self.version,
+            )
         )
+
+    def of_images(self, order: Sequence[int], blocks: Sequence[BlockRecord]) -> Index:
+        """Some of the images in another order, in blocks of their own, and only what these need."""
+        pool = _Pool()
+        table = Index.build([], blocks).blocks
+        names = tuple(self.names[image] for image in order)
+        columns = pool.moved(self, np.asarray(order, np.int64))
+        return pool.index(Index(names, columns, table, skipped=self.skipped, version=self.version))
+
+    def in_version(self, version: int) -> Index:
+        """The same images for an archive of this version; what an older one cannot hold is not kept."""
+        width = digest_bytes(version)
+        images = dict(self.images)
+        if not len(self):
+            images["digest"] = np.zeros((0, width), np.uint8)
+        if images["digest"].shape[1] != width:
+            raise ValueError(
+                f"digests of {images['digest'].shape[1]} bytes where version {version} has {width}"
+            )
+        if version > 1:
+            return replace(self, images=images, version=version)
+        nothing = np.zeros(len(self), np.int64)
+        lost = (images["metadata"] > 0) | (images["reasons"] > 0)
+        images["flags"] = images["flags"] | PARTIAL * lost
+        images |= {"metadata": nothing, "reasons": nothing, "mode_bits": nothing}
+        bare = replace(self, images=images, metadata=(), reasons=(), version=version)
+        pool = _Pool()
+        return pool.index(replace(bare, images=pool.moved(bare, np.arange(len(self)))))
 
     def without(self, images: Iterable[int]) -> Index:
         """This index with some images marked as replaced: they keep their place in their blocks."""
@@ -209,8 +313,9 @@ class Index:
         for image in gone:
             names[image] = b""
         columns = {name: np.array(values) for name, values in self.images.items()}
-        for name in ("mode", "error", "mtime", "source_size", "exif", "icc", "flags", "digest"):
-            columns[name][gone] = 0
+        for name in columns:
+            if name not in ("height", "width", "peak"):
+                columns[name][gone] = 0
         return replace(self, names=tuple(names), images=columns)
 
     def check(self, payload_bytes: int, groups: Sequence[Mapping[str, Any]]) -> None:
@@ -222,11 +327,20 @@ class Index:
             raise FileRefused("an image has an unknown mode or error")
         if len(self) and (images["height"].min() < 1 or images["width"].min() < 1):
             raise FileRefused("an image has no pixels")
-        for kind in ("exif", "icc"):
-            if len(self) and images[kind].max() > len(self.extras):
-                raise FileRefused(f"an image points to {kind} data that is not there")
+        self._check_metadata()
         self._check_blocks(groups)
         check_names(self.names[image] for image in self.alive())
+
+    def _check_metadata(self) -> None:
+        """Every reference leads to something."""
+        pools = {"exif": self.extras, "icc": self.extras, "metadata": self.metadata, "reasons": self.reasons}
+        for kind, pool in pools.items():
+            if len(self) and self.images[kind].max() > len(pool):
+                raise FileRefused(f"an image points to {kind} data that is not there")
+        if any(not 1 <= at <= len(self.extras) for kinds in self.metadata for at in kinds.values()):
+            raise FileRefused("metadata point to data that are not there")
+        if len(self) and self.images["mode_bits"].max() > 0o7777:
+            raise FileRefused("an image has impossible permissions")
 
     def _check_blocks(self, groups: Sequence[Mapping[str, Any]]) -> None:
         first, count, row, rows, group = (self.blocks[k] for k in ("first", "count", "row", "rows", "group"))
@@ -293,5 +407,86 @@ def _column(values: Iterable[int]) -> Ints:
     return np.fromiter(values, np.int64)
 
 
-def _digests(values: Iterable[bytes]) -> npt.NDArray[np.uint8]:
-    return np.array(np.frombuffer(b"".join(values), np.uint8).reshape(-1, 8))
+def _digests(values: Sequence[bytes], width: int) -> npt.NDArray[np.uint8]:
+    return np.array(np.frombuffer(b"".join(values), np.uint8).reshape(-1, width))
+
+
+def _full_peaks(modes: Ints) -> Ints:
+    """The largest possible value of a sample of each image."""
+    peaks: Ints = np.array([peak_of(mode) for mode in MODES], np.int64)[modes]
+    return peaks
+
+
+class _Pool:
+    """Blobs, combinations of metadata and lists of reasons, each kept once and numbered from 1."""
+
+    def __init__(self, index: Index | None = None) -> None:
+        self.extras = {blob: at for at, blob in enumerate(index.extras if index else (), 1)}
+        sets = index.metadata if index else ()
+        self.metadata = {tuple(kinds.items()): at for at, kinds in enumerate(sets, 1)}
+        self.reasons = {texts: at for at, texts in enumerate(index.reasons if index else (), 1)}
+
+    def blob(self, blob: bytes) -> int:
+        return self.extras.setdefault(blob, len(self.extras) + 1) if blob else 0
+
+    def kinds(self, blobs: Mapping[str, bytes]) -> int:
+        key = tuple((kind, self.blob(blobs[kind])) for kind in sorted(blobs) if blobs[kind])
+        return self.metadata.setdefault(key, len(self.metadata) + 1) if key else 0
+
+    def texts(self, texts: Sequence[str]) -> int:
+        key = tuple(text[:MAX_TEXT] for text in texts[:MAX_REASONS])
+        return self.reasons.setdefault(key, len(self.reasons) + 1) if key else 0
+
+    def moved(self, index: Index, order: Ints) -> dict[str, Any]:
+        """The columns of some images of another index, their references counted in this pool."""
+        columns = {name: np.asarray(values)[order] for name, values in index.images.items()}
+        for kind in ("exif", "icc"):
+            columns[kind] = _column(self.blob(index.extra(int(image), kind)) for image in order)
+        columns["metadata"] = _column(self.kinds(index.metadata_of(int(image))) for image in order)
+        lists = ((), *index.reasons)
+        columns["reasons"] = _column(self.texts(lists[at]) for at in columns["reasons"])
+        return columns
+
+    def index(self, index: Index) -> Index:
+        """An index whose references are counted in this pool."""
+        return replace(
+            index,
+            extras=tuple(self.extras),
+            metadata=tuple(dict(kinds) for kinds in self.metadata),
+            reasons=tuple(self.reasons),
+        )
+
+
+def _json_list(arrays: Mapping[str, Any], name: str) -> list[Any]:
+    if name not in arrays:
+        return []
+    try:
+        found = json.loads(arrays[name].tobytes())
+    except (ValueError, RecursionError):
+        raise FileRefused(f"the list '{name}' is not JSON") from None
+    if not isinstance(found, list):
+        raise FileRefused(f"'{name}' is not a list")
+    return found
+
+
+def _pair(item: Any) -> tuple[str, str]:
+    if not (isinstance(item, list) and len(item) == 2 and all(isinstance(text, str) for text in item)):
+        raise FileRefused("the list of skipped files is malformed")
+    return one_line(item[0]), one_line(item[1])
+
+
+def _kinds(item: Any) -> dict[str, int]:
+    if not isinstance(item, dict) or any(type(at) is not int for at in item.values()):
+        raise FileRefused("the list of metadata is malformed")
+    return {one_line(kind): at for kind, at in item.items()}
+
+
+def _texts(item: Any) -> tuple[str, ...]:
+    if not isinstance(item, list) or len(item) > MAX_REASONS or any(not isinstance(t, str) for t in item):
+        raise FileRefused("the list of reasons is malformed")
+    return tuple(one_line(text[:MAX_TEXT]) for text in item)
+
+
+def one_line(text: str) -> str:
+    """Text from a file as a terminal may have it: whatever does not print is escaped."""
+    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)

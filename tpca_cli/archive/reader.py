@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.format import SCHEMA
-from tpca_cli.archive.index import Index
+from tpca_cli.archive.format import FEATURES, PEAK, SCHEMAS, digest_bytes
+from tpca_cli.archive.index import Index, one_line
 from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.interfaces import Pixels
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tpca_cli.coder import Coder
 
 MAX_GROUPS = 4096
+KINDS = ("tile", "whole")
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
 
@@ -59,7 +60,7 @@ class Archive:
     def _open(self) -> None:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[int, int | None], list[Pixels]] = OrderedDict()
-        self._context = store.open_checked(self.path, SCHEMA, skim=self._skim)
+        self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim)
         self._file = self._context.__enter__()
         try:
             self._load()
@@ -73,21 +74,21 @@ class Archive:
         file, self.meta = self._file, self._file.meta
         where = printable(self.path)
         try:
-            groups = list(self.meta["groups"])
-            self.target = dict(self.meta["target"])
-            kinds = [(group["dtype"], int(group["channels"])) for group in groups]
-        except (KeyError, TypeError, ValueError):
-            raise FileRefused(f"{where}: the description of the groups is not as expected") from None
-        if len(groups) > MAX_GROUPS or any(
-            kind[0] not in ("u1", "u2") or not 1 <= kind[1] <= 4 for kind in kinds
-        ):
-            raise FileRefused(f"{where}: an unknown kind of group")
-        names = ("names", "images", "blocks", "extras", "skipped")
+            groups = _checked_groups(self.meta)
+            self.target = _checked_target(self.meta)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FileRefused(
+                f"{where}: the description of the groups is not as expected ({error})"
+            ) from None
+        self.version = int(file.version)
+        names = ("names", "images", "blocks", "extras", "metadata", "reasons", "skipped")
         try:
-            self.index = Index.from_arrays({name: file.array(name) for name in names if file.has(name)})
+            arrays = {name: file.array(name) for name in names if file.has(name)}
+            index = Index.from_arrays(arrays, self.version)
         except (ValueError, TypeError) as error:
             raise FileRefused(f"{where}: the index is not readable: {error}") from None
-        self.index.check(file.shape("payload")[0], groups)
+        index.check(file.shape("payload")[0], groups)
+        self.index = index.with_peaks(groups)
         self.groups = [
             Group(meta, self._embedded(number), file.array(f"groups/{number}/tables"))
             for number, meta in enumerate(groups)
@@ -210,8 +211,20 @@ class Archive:
         """What there is to know without decoding: counts, bytes by part, measured quality."""
         return archive_facts(self)
 
+    def metadata(self, position: int) -> dict[str, bytes]:
+        """What is kept of an image besides its pixels: `exif`, `icc`, and the kinds of `format.METADATA`."""
+        image = int(self.alive[position])
+        known = {kind: self.index.extra(image, kind) for kind in ("exif", "icc")}
+        return {kind: blob for kind, blob in known.items() if blob} | self.index.metadata_of(image)
+
+    @property
+    def digest_bytes(self) -> int:
+        """How many bytes the digests of the source files have."""
+        return digest_bytes(self.version)
+
     @property
     def digest(self) -> str:
+        """The digest over everything in the file but the payload."""
         return str(self._file.digest)
 
     @property
@@ -264,12 +277,22 @@ def image_psnr(index: Index) -> list[float]:
     return [psnr(float(error), float(samples), float(peak)) for error, samples, peak in columns]
 
 
+INDEX_PARTS = ("names", "images", "blocks", "reasons", "skipped")
+SHOWN_REASONS = 20  # of the most frequent ones
+
+
+def partial_reasons(index: Index) -> dict[str, int]:
+    """Why images are kept in part, the most frequent reason first, and how many images each holds for."""
+    suspects = np.flatnonzero(index.images["flags"])
+    counts = Counter(reason for image in suspects for reason in index.missing_reasons(int(image)))
+    return dict(counts.most_common())
+
+
 def archive_facts(archive: Archive) -> dict[str, Any]:
     """The numbers that `encode --json` and `inspect --json` give."""
     index = archive.index
     alive = index.alive()
-    widths = np.where(index.peaks()[alive] > 255, 2, 1)
-    raw = int((index.samples()[alive] * widths).sum())
+    raw = index.raw_bytes()
     source = int(index.images["source_size"][alive].sum())
     size = os.stat(archive.path).st_size
     groups = [group.meta for group in archive.groups]
@@ -283,8 +306,8 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
         "basis_bytes": sum(archive.stored_bytes(f"groups/{k}/basis") for k in numbers),
         "table_bytes": sum(archive.stored_bytes(f"groups/{k}/tables") for k in numbers),
         "coefficient_bytes": int(index.offsets[-1]),
-        "index_bytes": sum(archive.stored_bytes(name) for name in ("names", "images", "blocks", "skipped")),
-        "metadata_bytes": archive.stored_bytes("extras"),
+        "index_bytes": sum(archive.stored_bytes(name) for name in INDEX_PARTS),
+        "metadata_bytes": sum(archive.stored_bytes(name) for name in ("extras", "metadata")),
         "psnr": pooled_psnr(index),
         "psnr_min": min(image_psnr(index), default=float("inf")),
         "components": max((int(group["coder"]["components"]) for group in groups), default=0),
@@ -297,12 +320,15 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
         "blocks": len(index.blocks["size"]),
         "replaced": len(index) - len(alive),
         "partial": int((index.images["flags"][alive] > 0).sum()),
+        "partial_reasons": dict(list(partial_reasons(index).items())[:SHOWN_REASONS]),
+        "format_version": archive.version,
         "groups": [
             {
                 "kind": f"{group['dtype']} x {group['channels']}",
                 "method": group["method"],
                 "framing": _framing(group["coder"]["framing"]),
                 "step": group["step"],
+                "peak": group.get("peak", PEAK[group["dtype"]]),
                 "components": group["coder"]["components"],
                 "basis_digest": group["basis_digest"],
                 "basis": "embedded" if archive.stored_bytes(f"groups/{k}/basis") else "linked",
@@ -311,6 +337,45 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
         ],
         "digest": archive.digest,
     }
+
+
+def _checked_groups(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The groups as they are described; whatever is used without decoding has the right type from here."""
+    groups = [dict(group) for group in meta["groups"]]
+    if len(groups) > MAX_GROUPS:
+        raise ValueError(f"{len(groups)} groups")
+    for group in groups:
+        features = group.get("features", [])
+        unknown = [name for name in features if name not in FEATURES]
+        if unknown:
+            raise FileRefused(
+                f"it needs the feature {one_line(str(unknown[0])[:40])!r}, which this program does not know: "
+                "upgrade tpca"
+            )
+        coder, framing = group["coder"], group["coder"]["framing"]
+        if group["dtype"] not in PEAK or framing["kind"] not in KINDS:
+            raise ValueError("an unknown kind of group")
+        limits = {"channels": 4, "peak": PEAK[group["dtype"]]}
+        numbers = [(group, "channels"), *((group, "peak") for _ in group.keys() & {"peak"})]
+        numbers += [(coder, "components"), *((framing, side) for side in ("height", "width", "channels"))]
+        for where, name in numbers:
+            if type(where[name]) is not int or not 1 <= where[name] <= limits.get(name, 2**31):
+                raise ValueError(f"an impossible number for {name}")
+        if type(group["step"]) not in (int, float) or not 0 <= group["step"] < 2**31:
+            raise ValueError("an impossible step")
+        for name in ("method", "basis_digest"):
+            if not isinstance(group[name], str) or one_line(group[name][:40]) != group[name]:
+                raise ValueError(f"an impossible {name}")
+    return groups
+
+
+def _checked_target(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for: words and numbers."""
+    target = dict(meta["target"])
+    for name, value in target.items():
+        if one_line(name[:40]) != name or type(value) not in (int, float):
+            raise ValueError("an impossible target")
+    return target
 
 
 def _framing(framing: dict[str, Any]) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.format import SCHEMA
+from tpca_cli.archive.format import PEAK, SCHEMAS
 from tpca_cli.archive.index import Index
+from tpca_cli.errors import TpcaError
 from tpca_cli.store.columns import join_arrays
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ PAYLOAD_CHUNK = 2**20
 class Group:
     """What a set of blocks is decoded with. `basis` is None when only its digest is kept."""
 
-    meta: Mapping[str, Any]  # method, dtype, channels, framing, basis_digest, coder
+    meta: Mapping[str, Any]  # method, dtype, channels, step, peak, features, basis_digest, coder
     basis: npt.NDArray[np.uint8] | None
     tables: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, coder: Coder, method: str, *, link: bool = False) -> Group:
-        """The group of a coder; with `link`, without the basis itself."""
+    def of(cls, coder: Coder, method: str, *, link: bool = False, peak: int | None = None) -> Group:
+        """The group of a coder; with `link`, without the basis itself. `peak` is the range of the samples."""
         arrays = coder.to_arrays()
         basis = embedded_basis(coder.basis)
         tables = join_arrays({name: arrays[name] for name in arrays if not name.startswith("basis_")})
@@ -42,6 +43,8 @@ class Group:
             "step": coder.step,
             "dtype": coder.basis.dtype.str[1:],
             "channels": coder.framing.channels,
+            "peak": peak if peak is not None else PEAK[coder.basis.dtype.str[1:]],
+            "features": [],
             "basis_digest": store.digest_of(basis.tobytes()).hex(),
             "coder": coder.meta,
         }
@@ -63,11 +66,14 @@ def write_archive(
     force: bool = False,
     expect: Any = None,
 ) -> int:
-    """Write and commit an archive; returns its size in bytes. `payload` yields the blocks' bytes in order."""
-    meta = {"target": dict(target_asked), "groups": [dict(group.meta) for group in groups]}
+    """Write and commit an archive in the version of its index; returns its size in bytes.
+
+    `payload` yields the blocks' bytes in order.
+    """
+    meta = {"target": dict(target_asked), "groups": [_described(group, index.version) for group in groups]}
     total = int(index.offsets[-1])
     index.check(total, meta["groups"])  # type: ignore[arg-type]
-    with store.create(target, SCHEMA, force=force, expect=expect) as file:
+    with store.create(target, SCHEMAS[index.version], force=force, expect=expect) as file:
         file.meta(meta)
         for number, group in enumerate(groups):
             if group.basis is not None:
@@ -81,6 +87,20 @@ def write_archive(
         for data in _gathered(payload):
             stream.append(np.frombuffer(data, np.uint8))
     return os.stat(target).st_size
+
+
+def _described(group: Group, version: int) -> dict[str, Any]:
+    """What the file says of a group; version 1 has no words for some of it."""
+    meta = dict(group.meta)
+    if version > 1:
+        return meta
+    peak, features = meta.pop("peak", None), meta.pop("features", [])
+    if features or peak not in (None, PEAK[meta["dtype"]]):
+        raise TpcaError(
+            "the archive is of version 1, which cannot hold what the new images need "
+            f"({', '.join(features) or f'samples up to {peak}'}): encode them into another file"
+        )
+    return meta
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -91,7 +91,7 @@ def compare_sources(
 def _problem(archive: Archive, position: int, psnr: float, ref: ImageRef, bar: Requirements) -> str | None:
     """Why one source file must be kept, or None."""
     index, image = archive.index, int(archive.alive[position])
-    digest = images.file_digest(ref.path)
+    digest = images.file_digest(ref.path, archive.digest_bytes)
     if digest is None:
         return "cannot be read"
     if digest != index.images["digest"][image].tobytes():

@@ -161,16 +161,7 @@ def _rebuilt(archive: Archive, order: Any, blocks: Sequence[BlockRecord]) -> tup
     old = archive.index
     used = sorted({block.group for block in blocks})
     numbers = {group: number for number, group in enumerate(used)}
-    table = Index.build([], [replace(block, group=numbers[block.group]) for block in blocks]).blocks
-    images = {name: np.asarray(values)[order] for name, values in old.images.items()}
-    extras: dict[bytes, int] = {}
-    for kind in ("exif", "icc"):
-        blobs = [old.extra(int(image), kind) for image in order]
-        images[kind] = np.array(
-            [extras.setdefault(blob, len(extras) + 1) if blob else 0 for blob in blobs], np.int64
-        )
-    names = tuple(old.names[image] for image in order)
-    index = Index(names, images, table, tuple(extras), old.skipped)
+    index = old.of_images(order, [replace(block, group=numbers[block.group]) for block in blocks])
     return index, [archive.groups[group] for group in used]
 
 

@@ -63,6 +63,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
     basis = None if asked.basis is None else linked_basis(asked.basis)
     with Archive(asked.output, basis=basis, ready=False) as archive:
         target = Target.from_dict(archive.target)
+        asked = replace(asked, reading=replace(asked.reading, digest_bytes=archive.digest_bytes))
         if request.target is not None and request.target != target:
             raise UsageError(
                 f"{printable(asked.output)} was made with the target {archive.target}: "
@@ -294,7 +295,7 @@ def _budget(index: Index, target: Target) -> float:
     if target.kind == "max_bytes":
         return target.value
     if target.kind == "ratio":
-        return int((index.samples() * np.where(index.peaks() > 255, 2, 1)).sum()) / target.value
+        return index.raw_bytes() / target.value
     return math.inf
 
 

@@ -54,7 +54,7 @@ def changes(archive: Archive, refs: Sequence[ImageRef], reading: Reading) -> Cha
         image = positions[ref.name]
         if (ref.size, ref.mtime_ns // 1000) == (int(sizes[image]), int(times[image])):
             return False
-        digest = images.file_digest(ref.path)
+        digest = images.file_digest(ref.path, archive.digest_bytes)
         if digest is None:
             problem = StorageError(f"cannot read {printable(ref.path)}")
             return skip_or_fail(ref.path, problem, reading.on_error)

@@ -6,12 +6,13 @@ run that was killed takes finished ones from its checkpoint. What could not be r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tpca_cli import images, store
+from tpca_cli.archive.format import RESIZED
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import Job, pack
 from tpca_cli.checkpoint import Checkpoint
@@ -136,7 +137,11 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             error=error,
             exif=picture.exif,
             icc=picture.icc,
-            flags=member.resized | bool(picture.warnings) << 1,
+            flags=RESIZED * member.resized,
+            mode_bits=picture.mode_bits,
+            metadata=picture.metadata,
+            reasons=(*picture.warnings, *picture.reasons),
+            peak=plan.kind.peak,
         )
         for member, picture, error in zip(members, pictures, errors, strict=True)
     )
@@ -182,7 +187,10 @@ def _still_true(coded: Coded, plan: GroupPlan, job: Job) -> bool:
     if coded.skipped or [entry.name for entry in coded.entries] != [member.ref.name for member in members]:
         return False
     try:
-        digests = [images.file_digest(member.ref.path) for member in members]
+        digests = [
+            images.file_digest(member.ref.path, len(entry.digest))
+            for member, entry in zip(members, coded.entries, strict=True)
+        ]
     except (ImageRefused, StorageError):
         return False
     return digests == [entry.digest for entry in coded.entries]
@@ -192,7 +200,12 @@ def described(coded: Coded) -> dict[str, object]:
     """A result as JSON, without its bytes."""
 
     def plain(record: Entry | BlockRecord) -> list[object]:
-        return [value.hex() if isinstance(value, bytes) else value for value in vars(record).values()]
+        return [
+            {kind: blob.hex() for kind, blob in value.items()}
+            if isinstance(value, Mapping)
+            else (value.hex() if isinstance(value, bytes) else value)
+            for value in vars(record).values()
+        ]
 
     return {
         "entries": [plain(entry) for entry in coded.entries],
@@ -202,6 +215,12 @@ def described(coded: Coded) -> dict[str, object]:
     }
 
 
+def _unpacked(value: object) -> object:
+    if isinstance(value, dict):
+        return {kind: bytes.fromhex(blob) for kind, blob in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
 def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
     """The inverse of `described`."""
 
@@ -209,7 +228,7 @@ def restored(header: dict[str, list[list[object]]], data: bytes) -> Coded:
         names = kind.__dataclass_fields__  # type: ignore[attr-defined]
         return kind(
             **{
-                name: bytes.fromhex(str(value)) if name in raw else value
+                name: bytes.fromhex(str(value)) if name in raw else _unpacked(value)
                 for name, value in zip(names, values, strict=True)
             }
         )

@@ -163,7 +163,8 @@ def _code_at(
     arrays = [array.tobytes() for plan in plans for array in plan.coder.to_arrays().values()]
     checkpoint = Checkpoint(request.output, plan_digest({"members": members, "step": step}, *arrays))
     groups = [
-        Group.of(plan.coder, draft.method, link=draft.link) for plan, draft in zip(plans, drafts, strict=True)
+        Group.of(plan.coder, draft.method, link=draft.link, peak=draft.kind.peak)
+        for plan, draft in zip(plans, drafts, strict=True)
     ]
     coded = request.workers.code(plans, request.reading, checkpoint, progress)
     return assemble(coded, groups, checkpoint, [draft.kind.peak for draft in drafts], skipped, step)

@@ -21,10 +21,11 @@ from tpca_cli.images.encode import (
 )
 from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
-from tpca_cli.images.source import Stamp, file_digest, source_digest
+from tpca_cli.images.source import DIGEST_BYTES, Stamp, file_digest, source_digest
 
 __all__ = [
     "CHANNELS",
+    "DIGEST_BYTES",
     "FORMATS",
     "LOSSY_CODECS",
     "MAX_PIXELS",

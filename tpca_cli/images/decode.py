@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-from PIL import (  # noqa: F401  (registers)  # noqa: F401  (registers)
+from PIL import (  # noqa: F401  (registers)
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -28,7 +28,7 @@ from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.images import headers, jpeg, libtiff, metadata
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
-from tpca_cli.images.source import Stamp, open_source, read_source, source_digest
+from tpca_cli.images.source import DIGEST_BYTES, Stamp, open_source, read_source, source_digest
 
 MAX_PIXELS = 1 << 26
 MAX_SIDE = 65535
@@ -64,6 +64,9 @@ class Picture:
     icc: bytes
     digest: bytes
     warnings: tuple[str, ...]
+    metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see archive.format.METADATA
+    reasons: tuple[str, ...] = ()  # what else the file holds, and is not here
+    mode_bits: int = 0o644
 
 
 def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = None) -> Header:
@@ -96,15 +99,14 @@ def read(
     size: tuple[int, int] | None = None,
     channels: int | None = None,
     stamp: Stamp | None = None,
+    digest_bytes: int = DIGEST_BYTES,
 ) -> Picture:
     """Decode one file. `size` (height, width) resizes; `channels` widens or refuses; `stamp` is what the file
     looked like when it was listed, and one that has changed since is refused."""
-    data = read_source(path, _file_limit(max_pixels), stamp)
+    data, mode_bits = read_source(path, _file_limit(max_pixels), stamp)
     picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size)
-    if channels is None or channels == picture.pixels.shape[2]:
-        return picture
-    wide = widen(picture.pixels, channels)
-    return Picture(wide, picture.mode, picture.exif, picture.icc, picture.digest, picture.warnings)
+    pixels = picture.pixels if channels is None else widen(picture.pixels, channels)
+    return replace(picture, pixels=pixels, digest=source_digest(data, digest_bytes), mode_bits=mode_bits)
 
 
 def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture | None:
@@ -120,7 +122,7 @@ def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pi
     if pixels is None:
         return None
     pixels = resized(pixels, size)
-    return Picture(pixels, header.mode, header.exif, header.icc, source_digest(data), ())
+    return Picture(pixels, header.mode, header.exif, header.icc, b"", ())
 
 
 def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture:
@@ -150,7 +152,7 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
         if orientation is not None:
             pixels = metadata.undo_orientation(pixels, orientation)
         pixels = resized(pixels, size)
-    return Picture(pixels, mode, exif, icc, source_digest(data), tuple(notes))
+    return Picture(pixels, mode, exif, icc, b"", tuple(notes))
 
 
 def _kind(head: bytes) -> str:

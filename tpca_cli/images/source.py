@@ -16,6 +16,9 @@ _PIECE = 1 << 20
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
+DIGEST_BYTES = 16
+
+
 class Stamp(NamedTuple):
     """What a file looked like when it was listed."""
 
@@ -23,9 +26,16 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
 
-def source_digest(data: bytes) -> bytes:
-    """Eight bytes that name the content of a source file."""
-    return hashlib.blake2b(data, digest_size=8).digest()
+class Source(NamedTuple):
+    """A whole file as it was read."""
+
+    data: bytes
+    mode_bits: int  # its permissions, 12 bits
+
+
+def source_digest(data: bytes, size: int = DIGEST_BYTES) -> bytes:
+    """The bytes that name the content of a source file: 16, or 8 in archives of version 1."""
+    return hashlib.blake2b(data, digest_size=size).digest()
 
 
 def open_source(path: bytes, limit: int, stamp: Stamp | None = None) -> tuple[int, int]:
@@ -53,10 +63,11 @@ def open_source(path: bytes, limit: int, stamp: Stamp | None = None) -> tuple[in
     return descriptor, size
 
 
-def read_source(path: bytes, limit: int, stamp: Stamp | None = None) -> bytes:
+def read_source(path: bytes, limit: int, stamp: Stamp | None = None) -> Source:
     """The whole file; one that grows or shrinks meanwhile is refused."""
     descriptor, size = open_source(path, limit, stamp)
     try:
+        mode_bits = stat.S_IMODE(os.fstat(descriptor).st_mode)
         data = os.read(descriptor, size + 1)
         if len(data) < size:  # the system may hand out large files in parts
             parts = [data]
@@ -70,14 +81,14 @@ def read_source(path: bytes, limit: int, stamp: Stamp | None = None) -> bytes:
         os.close(descriptor)
     if len(data) != size:
         raise ImageRefused("changed while it was read")
-    return data
+    return Source(data, mode_bits)
 
 
-def file_digest(path: bytes) -> bytes:
-    """The same eight bytes for a file of any size, read piece by piece."""
+def file_digest(path: bytes, size: int = DIGEST_BYTES) -> bytes:
+    """The same bytes for a file of any length, read piece by piece."""
     descriptor, _ = open_source(path, sys.maxsize)
     try:
-        whole = hashlib.blake2b(digest_size=8)
+        whole = hashlib.blake2b(digest_size=size)
         while piece := os.read(descriptor, _PIECE):
             whole.update(piece)
     except OSError as error:

@@ -229,7 +229,7 @@ def _archive_size(pictures: Sequence[AnyPixels], coder: Coder, method: str) -> t
     mode = "L" if coder.framing.channels == 1 else "RGB"
     for number, pixels in enumerate(pictures):
         h, w, _ = pixels.shape
-        digest = digest_of(pixels.tobytes())
+        digest = images.source_digest(pixels.tobytes())
         entries.append(Entry(b"%d" % number, digest, 0, pixels.size, h, w, mode, 0))
     with tempfile.TemporaryDirectory() as folder:
         group = Group.of(coder, method)

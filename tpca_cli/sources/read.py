@@ -192,7 +192,7 @@ def _read_batch(
         ref, header = refs[index], expected
         try:
             stamp = Stamp(ref.size, ref.mtime_ns)
-            picture = read(ref.path, max_pixels=limit, size=recipe.size, stamp=stamp)
+            picture = read(ref.path, max_pixels=limit, size=recipe.size, stamp=stamp, digest_bytes=8)
             if picture.pixels.shape != (header.height, header.width, header.channels) or (
                 picture.mode != header.mode
             ):
@@ -232,7 +232,11 @@ def checksum(block: Block) -> int:
 def read_member(member: Member, channels: int, reading: Reading) -> images.Picture:
     """Decode one image into the channels of its group; its header must still be what the survey saw."""
     picture = images.read(
-        member.ref.path, max_pixels=reading.max_pixels, size=reading.size, channels=channels
+        member.ref.path,
+        max_pixels=reading.max_pixels,
+        size=reading.size,
+        channels=channels,
+        digest_bytes=reading.digest_bytes,
     )
     if (picture.pixels.shape[:2], picture.mode) != ((member.height, member.width), member.mode):
         raise ImageRefused("changed while it was read")

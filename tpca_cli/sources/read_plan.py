@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, printable
 from tpca_cli.framing import TILE, WHOLE, Framing
-from tpca_cli.images import MAX_PIXELS, Header, common_channels, widens
+from tpca_cli.images import DIGEST_BYTES, MAX_PIXELS, Header, common_channels, widens
 from tpca_cli.sources.scan import Scan, Skipped
 
 DEFAULT_TILE = 8
@@ -51,6 +51,7 @@ class Reading:
     max_pixels: int = MAX_PIXELS
     on_error: OnError = "skip"
     workers: int = 1
+    digest_bytes: int = DIGEST_BYTES  # of the digests of source files
 
 
 @dataclass(frozen=True, slots=True)
