@@ -48,19 +48,24 @@ class Archive:
         cache_blocks: int = 8,
         skim: bool = False,
         ready: bool = True,
+        cut: bool = False,
     ) -> None:
-        """With `ready`, what the first image needs is prepared now: it then takes no longer than others."""
+        """With `ready`, what the first image needs is prepared now: it then takes no longer than others.
+
+        With `cut`, the file may end early: blocks that are not in it any more count as damaged.
+        """
         self.path = Path(path)
         self.cache_blocks = cache_blocks
         self._basis = basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._ready = ready and not skim
+        self._cut = cut
         self._open()
 
     def _open(self) -> None:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[int, int | None], list[Pixels]] = OrderedDict()
-        self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim)
+        self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim, cut=self._cut)
         self._file = self._context.__enter__()
         try:
             self._load()
@@ -251,6 +256,7 @@ class Archive:
             "_basis": self._basis,
             "_skim": self._skim,
             "_ready": self._ready,
+            "_cut": self._cut,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -83,7 +83,8 @@ def write_archive(
             file.put(name, array, compress=True)
         # equal chunks, so that the last one is not mostly padding
         chunk = -(-max(total, 1) // -(-max(total, 1) // PAYLOAD_CHUNK))
-        stream = file.stream("payload", "u1", (), chunk)
+        file.describe()  # all but the payload is in: what a cut leaves of it can be found
+        stream = file.stream("payload", "u1", (), chunk, rows=total)
         for data in _gathered(payload):
             stream.append(np.frombuffer(data, np.uint8))
     return os.stat(target).st_size

@@ -56,7 +56,7 @@ class FormatChoice(click.Choice[str]):
 @click.option(
     "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
 )
-@click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
+@click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option(
     "--resume", is_flag=True, help="Go on where a run was stopped: files that are right already are kept."
@@ -84,7 +84,8 @@ def command(
     from tpca_cli.archive.reader import Archive, linked_basis
     from tpca_cli.decode.run import DecodeRequest, decode
 
-    with Archive(archive, basis=linked_basis(basis) if basis else None, ready=False) as opened:
+    linked = linked_basis(basis) if basis else None
+    with Archive(archive, basis=linked, ready=False, cut=salvage) as opened:
         request = DecodeRequest(archive, output, select, components, format, force, salvage, workers, resume)
         result = decode(request, opened, console.progress)
     for name, reason in result.lost:

@@ -21,7 +21,7 @@ Examples:
 @click.command("repack", epilog=EPILOG)
 @click.argument("archive", type=click.Path(path_type=Path))
 @options.output_option
-@click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
+@click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
 @click.option(
     "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
 )
@@ -52,7 +52,7 @@ def command(
         output = Path(os.path.realpath(output))
     linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
-        with Archive(archive, basis=linked, ready=False) as opened:
+        with Archive(archive, basis=linked, ready=False, cut=salvage) as opened:
             before = os.stat(archive).st_size
             itself = output.exists() and os.path.samefile(archive, output)
             result = repack(
