@@ -87,7 +87,9 @@ def camera_exif(order: str) -> bytes:
 def test_tiff_holds_the_pixels_whatever_exif_says(mode, order) -> None:
     channels, dtype = MODES[mode]
     pixels = natural(37, 53, channels, seed=3, dtype=dtype)
-    data = images.encode_file(pixels, mode, format="tiff", exif=camera_exif(order), icc=b"profile" * 5)
+    data = images.encode_file(
+        pixels, mode, format="tiff", extras=images.Extras(camera_exif(order), b"profile" * 5)
+    )
     found, file = back(data)
     assert np.array_equal(found.reshape(pixels.shape), pixels)
     assert file.mode in (mode, mode + "B") and file.n_frames == 1
@@ -103,7 +105,7 @@ def test_tiff_keeps_maker_notes_where_their_offsets_lead() -> None:
     exif.get_ifd(34665)[37500] = b"note" * 50
     exif.get_ifd(34853)[1] = "N"
     block = exif.tobytes().removeprefix(b"Exif\0\0")
-    data = images.encode_file(noise(8, 9), "RGB", format="tiff", exif=block)
+    data = images.encode_file(noise(8, 9), "RGB", format="tiff", extras=images.Extras(block))
     assert data[8 : len(block)] == block[8:]
     got = Image.open(io.BytesIO(data)).getexif()
     assert got.get_ifd(34665)[37500] == b"note" * 50 and got.get_ifd(34853)[1] == "N"
@@ -111,9 +113,13 @@ def test_tiff_keeps_maker_notes_where_their_offsets_lead() -> None:
 
 def test_metadata_without_a_place_are_named() -> None:
     exif = exif_block([(271, 2, 4, b"abc\0")])
-    assert images.left_out("bmp", exif=exif, icc=b"x") == ("EXIF", "ICC profile")
-    assert images.left_out("tiff", exif=exif, icc=b"x") == images.left_out("png", exif=b"junk") == ()
-    assert images.left_out("tiff", exif=b"junk") == ("EXIF that is damaged",)
+    assert images.left_out("bmp", images.Extras(exif, b"x")) == ("EXIF", "ICC profile")
+    assert (
+        images.left_out("tiff", images.Extras(exif, b"x"))
+        == images.left_out("png", images.Extras(b"junk"))
+        == ()
+    )
+    assert images.left_out("tiff", images.Extras(b"junk")) == ("EXIF that is damaged",)
 
 
 @settings(max_examples=150, deadline=None)
@@ -136,7 +142,7 @@ def test_no_exif_block_changes_a_tiff(entries, order, cut) -> None:
     block = exif_block(entries, order)
     pixels = noise(6, 11, 3, seed=cut)
     for exif in (block, block[: max(1, len(block) - cut)]):
-        data = images.encode_file(pixels, "RGB", format="tiff", exif=exif)
+        data = images.encode_file(pixels, "RGB", format="tiff", extras=images.Extras(exif))
         file = Image.open(io.BytesIO(data))
         turned = file.getexif().get(274, 1)
         assert file.n_frames == 1
@@ -151,7 +157,7 @@ def test_orientation_is_kept_and_pixels_are_as_stored(orientation, tmp_path) -> 
     pixels = natural(20, 31, seed=4)
     for format in ("tiff", "png", "webp"):
         path = tmp_path / f"{orientation}.{format}"
-        path.write_bytes(images.encode_file(pixels, "RGB", format=format, exif=exif))
+        path.write_bytes(images.encode_file(pixels, "RGB", format=format, extras=images.Extras(exif)))
         assert np.array_equal(images.read(bytes(path)).pixels, pixels)
         assert Image.open(path).getexif()[274] == orientation
 
@@ -170,12 +176,14 @@ def test_orientation_is_kept_and_pixels_are_as_stored(orientation, tmp_path) -> 
     ],
 )
 def test_what_a_format_cannot_hold_is_known_before(format, mode, shape, extras, word) -> None:
-    reason = images.obstacle(format, mode, *shape, **extras)
+    reason = images.obstacle(format, mode, *shape, images.Extras(**extras))
     assert reason is not None and word in reason
-    assert images.obstacle("png", mode, *shape, **extras) is None
+    assert images.obstacle("png", mode, *shape, images.Extras(**extras)) is None
     channels, dtype = MODES[mode]
     with pytest.raises(UsageError, match=word):
-        images.encode_file(np.zeros((*shape, channels), dtype), mode, format=format, **extras)
+        images.encode_file(
+            np.zeros((*shape, channels), dtype), mode, format=format, extras=images.Extras(**extras)
+        )
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])

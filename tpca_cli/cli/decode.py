@@ -22,7 +22,6 @@ Examples:
   tpca decode photos.h5 -o photos/ --format same
   tpca decode photos.h5 -o restored/ --resume
   tpca decode damaged.h5 -o rescued/ --salvage"""
-SHOWN = 10  # of the images that came back otherwise than asked for
 
 
 class FormatChoice(click.Choice[str]):
@@ -123,8 +122,10 @@ def _items(pairs: Sequence[tuple[bytes, str]]) -> list[dict[str, Any]]:
 
 
 def _tell(console: Console, pairs: Sequence[tuple[bytes, str]]) -> None:
-    """One line for each image that came back otherwise than asked for; many in short."""
-    for name, reason in pairs if console.verbose else pairs[:SHOWN]:
-        console.warn(f"{printable(name)}: {reason}")
-    if len(pairs) > SHOWN and not console.verbose:
-        console.warn(f"and {len(pairs) - SHOWN} more (all with --verbose or --json)")
+    """One line for each way in which images came back otherwise than asked for."""
+    names: dict[str, list[bytes]] = {}
+    for name, reason in pairs:
+        names.setdefault(reason, []).append(name)
+    for reason, these in names.items():
+        others = f" and {len(these) - 1} more" if len(these) > 1 else ""
+        console.warn(f"{printable(these[0])}{others}: {reason}")

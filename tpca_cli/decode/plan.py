@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive
@@ -37,10 +36,10 @@ def plan(archive: Archive, chosen: Sequence[int], format: str) -> list[Target]:
     return _same(archive, chosen) if format == SAME else _uniform(archive, chosen, format)
 
 
-def extras_of(archive: Archive, position: int) -> dict[str, Any]:
-    """What travels with an image, as `images.encode_file` takes it."""
-    image = int(archive.alive[position])
-    return {kind: archive.index.extra(image, kind) for kind in ("exif", "icc")}
+def extras_of(archive: Archive, position: int) -> images.Extras:
+    """What travels with an image."""
+    known = archive.metadata(position)
+    return images.Extras(known.pop("exif", b""), known.pop("icc", b""), known)
 
 
 def _facts(archive: Archive, position: int) -> tuple[str, int, int]:
@@ -54,7 +53,7 @@ def _uniform(archive: Archive, chosen: Sequence[int], format: str) -> list[Targe
     targets, refused = [], []
     for position in chosen:
         extras = extras_of(archive, position)
-        reason = images.obstacle(format, *_facts(archive, position), **extras)
+        reason = images.obstacle(format, *_facts(archive, position), extras)
         if reason is not None:
             refused.append(f"{printable(archive.names[position])}: {reason}")
         name = names[position]
@@ -93,12 +92,12 @@ def _own_format(archive: Archive, position: int) -> tuple[str, str]:
     if format is None or b"." + ending.lower() == _BILEVEL:
         return "png", f"{own if format is None else 'bilevel PBM'} is not written: it is a PNG"
     extras = extras_of(archive, position)
-    reason = images.obstacle(format, *_facts(archive, position), **extras)
+    reason = images.obstacle(format, *_facts(archive, position), extras)
     if reason is None and format == "jpeg" and not archive.index.images["error"][archive.alive[position]]:
         reason = "it was archived exactly, and a JPEG would change it"
     return ("png", f"{reason}: it is a PNG") if reason else (format, "")
 
 
-def _left_out(format: str, extras: dict[str, Any]) -> str:
-    parts = images.left_out(format, **extras)
+def _left_out(format: str, extras: images.Extras) -> str:
+    parts = images.left_out(format, extras)
     return f"{format} has no place for its {', '.join(parts)}" if parts else ""

@@ -109,9 +109,15 @@ def _restore(archive: Archive, work: list[Target], request: DecodeRequest) -> De
         if request.resume and store.holds(request.output, path, data):
             result.found += 1
         else:
-            mtime_ns = int(index.images["mtime"][image]) * 1000
+            bits = index.mode_bits(image)
             store.write_file(
-                path, data, force=request.force, mtime_ns=mtime_ns, durable=True, root=request.output
+                path,
+                data,
+                force=request.force,
+                mtime_ns=int(index.images["mtime"][image]) * 1000,
+                mode=None if bits is None else bits & 0o777,
+                durable=True,
+                root=request.output,
             )
         result.images += 1
         result.written_bytes += len(data)
@@ -127,11 +133,11 @@ def _encoded(archive: Archive, target: Target, pixels: Pixels) -> tuple[bytes, b
     mode = archive.index.mode(image)
     if target.measured:
         allowed = int(archive.index.images["error"][image]) / pixels.size
-        data = images.encode_jpeg(pixels, mode, allowed, **extras)
+        data = images.encode_jpeg(pixels, mode, allowed, extras)
         if data is not None:
             return target.name, data, ""
-        return target.spare, images.encode_file(pixels, mode, **extras), TOO_COARSE
-    data = images.encode_file(pixels, mode, format=target.format, **extras)
+        return target.spare, images.encode_file(pixels, mode, extras=extras), TOO_COARSE
+    data = images.encode_file(pixels, mode, format=target.format, extras=extras)
     return target.name, data, target.converted
 
 

@@ -13,6 +13,7 @@ from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import (
     LOSSY_CODECS,
     OUTPUT_FORMATS,
+    Extras,
     encode_file,
     encode_jpeg,
     left_out,
@@ -32,6 +33,7 @@ __all__ = [
     "MAX_SIDE",
     "OUTPUT_FORMATS",
     "SIGNATURES",
+    "Extras",
     "Header",
     "Picture",
     "Stamp",

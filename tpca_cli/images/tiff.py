@@ -23,7 +23,9 @@ _MAX_BYTES = 2**32 - 2**16  # offsets have 32 bits
 # Tags that an EXIF block may bring along, with the types that they may have.
 _ORIENTATION, _EXIF, _GPS = 274, 34665, 34853
 _DESCRIPTIVE: dict[int, frozenset[int]] = {
-    **dict.fromkeys((270, 271, 272, 305, 306, 315, 316, 33432), _TEXT),  # description, maker, dates, rights
+    **dict.fromkeys(
+        (269, 270, 271, 272, 285, 305, 306, 315, 316, 33432), _TEXT
+    ),  # description, maker, dates, rights
     **dict.fromkeys((282, 283), frozenset({_RATIONAL})),  # resolution
     **dict.fromkeys((_ORIENTATION, 296, 18246, 18249), frozenset({_SHORT})),  # unit, rating
     **dict.fromkeys((*range(40091, 40096), 50341), _TEXT),  # titles in UTF-16, print settings
@@ -49,8 +51,17 @@ def fits(height: int, width: int, channels: int, extras: int) -> bool:
     return 3 * height * width * channels + extras < _MAX_BYTES
 
 
-def tiff_file(pixels: Pixels, *, exif: bytes = b"", blobs: dict[int, bytes] | None = None) -> bytes:
-    """The file for pixels (h, w, c), uint8 or uint16. `blobs` are opaque tags: an ICC profile, XMP, IPTC."""
+def tiff_file(
+    pixels: Pixels,
+    *,
+    exif: bytes = b"",
+    blobs: dict[int, bytes] | None = None,
+    density: tuple[int, int, int, int] | None = None,
+) -> bytes:
+    """The file for pixels (h, w, c), uint8 or uint16. `blobs` are opaque tags: an ICC profile, XMP, IPTC.
+
+    `density` is x, y, their denominator and the unit; where EXIF has one, that counts.
+    """
     order = _order(exif)
     described = {} if order is None else {item.tag: item for item in _described(exif, order)}
     file = bytearray(exif if order else b"II*\0\0\0\0\0")
@@ -82,6 +93,11 @@ def tiff_file(pixels: Pixels, *, exif: bytes = b"", blobs: dict[int, bytes] | No
     for tag, (kind, numbers) in values.items():
         data = struct.pack(f"{order}{len(numbers)}{'H' if kind == _SHORT else 'I'}", *numbers)
         tags[tag] = _placed(file, order, tag, kind, len(numbers), data)
+    if density is not None and not tags.keys() & {282, 283}:
+        x, y, below, unit = density
+        for tag, above in ((282, x), (283, y)):
+            tags[tag] = _placed(file, order, tag, _RATIONAL, 1, struct.pack(order + "II", above, below))
+        tags[296] = _placed(file, order, 296, _SHORT, 1, struct.pack(order + "H", unit))
     for tag, blob in (blobs or {}).items():
         if blob:
             tags[tag] = _placed(file, order, tag, _BYTE if tag == 700 else _OPAQUE, len(blob), blob)
