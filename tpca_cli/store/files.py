@@ -85,8 +85,8 @@ class Place:
             raise StorageError.of(error, path, "make the folder of") from error
         return cls(here, name, path)
 
-    def check(self, force: bool) -> int | None:
-        """Refuse a target that must not be replaced; the mode bits of one that may, or None."""
+    def check(self, force: bool) -> os.stat_result | None:
+        """Refuse a target that must not be replaced; what the system says of a file that may, or None."""
         try:
             found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -101,7 +101,7 @@ class Place:
             raise StorageError(
                 f"cannot replace {printable(self.path)}: it is not a regular file", errno.EISDIR
             )
-        return stat.S_IMODE(found.st_mode) & 0o777
+        return found
 
     def close(self) -> None:
         """Close the folder."""
@@ -111,10 +111,25 @@ class Place:
 class TemporaryFile:
     """A private file beside its place, locked while its writer lives. Owns the place; close it in the end."""
 
-    def __init__(self, place: Place, force: bool, mode: int | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        force: bool,
+        mode: int | None = None,
+        *,
+        most_open: int = 0o777,
+        keep_owner: bool = False,
+    ) -> None:
+        """`mode` are the permissions it will have, otherwise those of the file it replaces, or by the umask.
+
+        They are cut down to `most_open`. With `keep_owner` it goes to the owner of the file that it
+        replaces, where the system lets us.
+        """
         self.place = place
         self.force = force
         self._wanted = mode
+        self._most_open = most_open
+        self._keep_owner = keep_owner
         self._settled = False
         self.name = _prefix(place.name) + secrets.token_hex(4).encode() + b".tmp"
         self.fd = -1
@@ -136,14 +151,26 @@ class TemporaryFile:
         except OSError as error:
             raise StorageError.of(error, self.place.path, "create") from error
         # the umask has just been applied for us: remember the result, and stay private until the commit
-        mode = stat.S_IMODE(os.fstat(self.fd).st_mode) if kept is None else kept
+        mode = stat.S_IMODE((os.fstat(self.fd) if kept is None else kept).st_mode) & 0o777
         if self._wanted is not None:
             mode = self._wanted
+        if kept is not None and self._keep_owner:
+            mode = self._give_to(kept, mode)
         with suppress(OSError):  # a file system without modes
             os.fchmod(self.fd, 0o600)
-            self._mode = mode
+            self._mode = mode & self._most_open
         with suppress(OSError):  # or without locks
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _give_to(self, kept: os.stat_result, mode: int) -> int:
+        """Hand the file to the owner and group of another; what its group may do if only that failed."""
+        with suppress(OSError):
+            os.fchown(self.fd, kept.st_uid, -1)
+        try:
+            os.fchown(self.fd, -1, kept.st_gid)
+        except OSError:
+            return mode & (0o707 | (mode & 0o007) << 3)  # another group: no more than anybody
+        return mode
 
     def commit(self, durable: bool = True, sync_folder: bool = True) -> None:
         """Give the file its name, in one step; durable: content first, then the name, down to the disk.

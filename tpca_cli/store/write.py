@@ -38,21 +38,30 @@ def create(
     force: bool = False,
     expect: Identity | None = None,
     private: bool = False,
+    most_open: int = 0o777,
 ) -> Writer:
     """A writer for `with`: leaving it normally commits the file, an exception leaves no trace.
 
     A `private` one is never committed: it lives beside the target, without a name, as long as its reader.
     `expect` (with `force`) is the file that this one was made from: if the target is any other by the time
-    of the commit, somebody else's work would be lost, and the commit is refused.
+    of the commit, somebody else's work would be lost, and the commit is refused; owner and group stay then
+    those of that file, where the system lets us. No permission is given that `most_open` does not have.
     """
-    return Writer(target, schema, force=force, expect=expect, private=private)
+    return Writer(target, schema, force=force, expect=expect, private=private, most_open=most_open)
 
 
 class Writer:
     """A file that is being written. Use `create`."""
 
     def __init__(
-        self, target: AnyPath, schema: Schema, *, force: bool, expect: Identity | None, private: bool
+        self,
+        target: AnyPath,
+        schema: Schema,
+        *,
+        force: bool,
+        expect: Identity | None,
+        private: bool,
+        most_open: int,
     ) -> None:
         self.target = target
         self.schema = schema
@@ -62,12 +71,18 @@ class Writer:
         self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
         self._streams: dict[str, Stream] = {}
         self._private = private
+        self._most_open = most_open
         self._described = False
         self._reader: Reader | None = None
 
     def __enter__(self) -> Writer:
         self._file: Any = None
-        self._temporary = TemporaryFile(Place.at(self.target), self._force)
+        self._temporary = TemporaryFile(
+            Place.at(self.target),
+            self._force,
+            most_open=self._most_open,
+            keep_owner=self._expect is not None,
+        )
         try:
             self._output = OutputFile(self._temporary.fd)
             with hdf5_calls(self._output, self.target, "write"):
