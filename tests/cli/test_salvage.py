@@ -12,6 +12,7 @@ from PIL import Image
 
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import PAYLOAD_CHUNK
+from tpca_cli.errors import FileRefused
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +98,19 @@ def test_a_damaged_index_is_still_refused(made, tmp_path) -> None:
     data[700] ^= 1
     (tmp_path / "x.h5").write_bytes(data[: len(data) * 8 // 10])
     tpca("repack", tmp_path / "x.h5", "-o", tmp_path / "y.h5", "--salvage", code=4)
+
+
+def test_a_cut_archive_does_not_replace_itself(made, tmp_path) -> None:
+    path = cut(made, tmp_path, 0.8)
+    before = path.read_bytes()
+    failed = tpca("repack", path, "-o", path, "--salvage", "--force", code=2)
+    assert "another file" in failed.err and path.read_bytes() == before
+
+
+def test_no_more_is_read_than_can_be_there(made, tmp_path) -> None:
+    """A file may claim any length: memory is taken by the bytes that it has."""
+    with Archive(cut(made, tmp_path, 0.55), cut=True, ready=False) as archive:
+        assert archive.cut_off
+        total = int(archive.index.offsets[-1])
+        with pytest.raises(FileRefused, match="cut off"):
+            archive.payload(0, total)

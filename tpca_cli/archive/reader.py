@@ -233,6 +233,11 @@ class Archive:
         return str(self._file.digest)
 
     @property
+    def cut_off(self) -> bool:
+        """Whether the file ends before its end; only an archive that was opened with `cut` can."""
+        return self._file.cut_off
+
+    @property
     def identity(self) -> store.Identity:
         """The file that is open, to notice before replacing it that another has taken its place."""
         return self._file.identity

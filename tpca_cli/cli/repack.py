@@ -9,7 +9,7 @@ import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.options import Console, human
-from tpca_cli.errors import printable
+from tpca_cli.errors import UsageError, printable
 
 EPILOG = """\b
 Examples:
@@ -55,6 +55,8 @@ def command(
         with Archive(archive, basis=linked, ready=False, cut=salvage) as opened:
             before = os.stat(archive).st_size
             itself = output.exists() and os.path.samefile(archive, output)
+            if itself and opened.cut_off:
+                raise UsageError(f"{printable(archive)} was cut off: write what is left to another file")
             result = repack(
                 opened,
                 output,
@@ -67,7 +69,7 @@ def command(
         with Archive(output, ready=False) as written:
             facts = written.info()
     for name in result.lost:
-        console.warn(f"lost {printable(name)}: in a damaged block")
+        console.warn(f"lost {printable(name)}: damaged or cut off")
     data = {
         **facts,
         "before_bytes": before,

@@ -113,8 +113,9 @@ class Reader:
         self._cut = cut
         try:
             with hdf5_calls(self._stream, path, "read"):
-                size = check_header(fd, self._stream, cut=cut)
-                with _told_if(self._stream.length > size):
+                self._size = size = check_header(fd, self._stream, cut=cut)
+                self.cut_off = self._stream.length > size
+                with _told_if(self.cut_off):
                     self._file = open_file(self._stream, write=False)
                     self._load(schemas, size)
         except BaseException:
@@ -180,9 +181,7 @@ class Reader:
 
     def rows(self, path: str, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
         """Rows `start` to `stop` of a dataset; a damaged chunk among them refuses the file."""
-        entry = self._entry(path)
-        if not 0 <= start <= stop <= entry.shape[0]:
-            raise IndexError(f"rows {start}:{stop} of {entry.shape[0]} in {path!r}")
+        entry = self._stretch(path, start, stop)
         with hdf5_calls(self._stream, self.path, "read"):
             return _read(entry, start, stop)
 
@@ -191,11 +190,18 @@ class Reader:
 
         For callers that hold every piece to a digest of their own. Compressed data are read as `rows` does.
         """
+        entry = self._stretch(path, start, stop)
+        with hdf5_calls(self._stream, self.path, "read"):
+            return _read_raw(entry, start, stop) if entry.plain_rows else _read(entry, start, stop)
+
+    def _stretch(self, path: str, start: int, stop: int) -> CheckedDataset:
+        """The dataset of rows that are there; of a file that was cut off, no more than can be there."""
         entry = self._entry(path)
         if not 0 <= start <= stop <= entry.shape[0]:
             raise IndexError(f"rows {start}:{stop} of {entry.shape[0]} in {path!r}")
-        with hdf5_calls(self._stream, self.path, "read"):
-            return _read_raw(entry, start, stop) if entry.plain_rows else _read(entry, start, stop)
+        if self.cut_off and (stop - start) * (entry.nbytes // max(1, entry.shape[0])) > self._size:
+            raise FileRefused(f"{printable(self.path)} was cut off before the end of what is asked for")
+        return entry
 
     def close(self) -> None:
         """Close the file; harmless twice."""
