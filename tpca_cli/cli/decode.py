@@ -20,7 +20,6 @@ Examples:
   tpca decode photos.h5 -o restored/
   tpca decode photos.h5 -o preview/ --select 'holiday/*' --components 20
   tpca decode photos.h5 -o again/ --format same
-  tpca decode photos.h5 -o restored/ --resume
   tpca decode damaged.h5 -o rescued/ --salvage"""
 
 
