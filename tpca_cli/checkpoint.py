@@ -60,7 +60,7 @@ class Checkpoint:
         head = json.dumps(header).encode()
         body = len(head).to_bytes(4, "little") + head + data
         digest = hashlib.blake2b(body, digest_size=DIGEST).digest()
-        store.write_file(self._path(number), digest + body, force=True, durable=False)
+        store.write_file(self._path(number), digest + body, force=True, durable=False, mode=0o600)
 
     def get(self, number: int) -> tuple[dict[str, Any], bytes] | None:
         """A result that was kept earlier, or None; damage counts as absence."""

@@ -6,7 +6,7 @@ originals are gone, and a file that breaks it is refused before anything is writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from tpca_cli.errors import FileRefused, printable
 
@@ -32,13 +32,14 @@ def name_problem(name: bytes) -> str | None:
     return None
 
 
-def restored_names(names: Sequence[bytes], ending: bytes) -> list[bytes]:
+def restored_names(names: Sequence[bytes], ending: bytes, kept: Collection[bytes] = ()) -> list[bytes]:
     """The file names of restored images: the stem stays, the ending is that of the new format.
 
     Where two would become one (`a.jpg` and `a.png`), the later keeps its whole name before the ending, and
-    so does one that would take the name of a folder (`a.jpg` beside `a.png/b.jpg`).
+    so does one that would take the name of a folder (`a.jpg` beside `a.png/b.jpg`). Nothing takes a name that
+    is `kept` for another.
     """
-    taken = folders_of(names)
+    taken = folders_of(names) | set(kept)
     result: dict[bytes, bytes] = {}
     for name in sorted(names):
         folder, slash, last = name.rpartition(b"/")

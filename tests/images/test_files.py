@@ -114,7 +114,7 @@ def test_written_files_are_read_back_the_same(tmp_path: Path, mode: str) -> None
     pixels = noise(7, 5, images.CHANNELS[mode], dtype=np.uint16 if mode == "I;16" else np.uint8)
     for name in ("png", "tiff"):
         path = tmp_path / f"x.{name}"
-        path.write_bytes(images.encode_file(pixels, mode, format=name, exif=EXIF, icc=ICC))
+        path.write_bytes(images.encode_file(pixels, mode, format=name, extras=images.Extras(EXIF, ICC)))
         picture = read(path)
         assert picture.mode == mode
         np.testing.assert_array_equal(picture.pixels, pixels)
@@ -122,7 +122,10 @@ def test_written_files_are_read_back_the_same(tmp_path: Path, mode: str) -> None
         kept = Image.Exif()
         kept.load(b"Exif\0\0" + picture.exif)
         assert kept.get(0x0112) == 6
-        assert images.encode_file(pixels, mode, format=name, exif=EXIF, icc=ICC) == path.read_bytes()
+        assert (
+            images.encode_file(pixels, mode, format=name, extras=images.Extras(EXIF, ICC))
+            == path.read_bytes()
+        )
 
 
 @pytest.mark.parametrize(("name", "mode"), [("webp", "RGB"), ("webp", "RGBA"), ("bmp", "L"), ("ppm", "I;16")])

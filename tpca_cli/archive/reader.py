@@ -51,10 +51,12 @@ class Archive:
         cache_blocks: int = 8,
         skim: bool = False,
         ready: bool = True,
+        cut: bool = False,
     ) -> None:
         """With `mode` (L, LA, RGB or RGBA), every image is converted to it; without, each keeps its own.
 
         With `ready`, what the first image needs is prepared now: it then takes no longer than others.
+        With `cut`, the file may end early: blocks that are not in it any more count as damaged.
         """
         if mode not in (None, "L", "LA", "RGB", "RGBA"):
             raise UsageError(f"mode {mode!r} is not one of L, LA, RGB and RGBA")
@@ -64,12 +66,13 @@ class Archive:
         self._basis = basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._ready = ready and not skim
+        self._cut = cut
         self._open()
 
     def _open(self) -> None:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[int, int | None], list[Pixels]] = OrderedDict()
-        self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim)
+        self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim, cut=self._cut)
         self._file = self._context.__enter__()
         try:
             self._load()
@@ -118,7 +121,7 @@ class Archive:
         prepare()
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
             if group.basis is not None:
-                assert self.coder(number).model
+                _ = self.coder(number).model  # made on first use
 
     def _embedded(self, group: int) -> npt.NDArray[np.uint8] | None:
         name = f"groups/{group}/basis"
@@ -265,6 +268,11 @@ class Archive:
         return str(self._file.digest)
 
     @property
+    def cut_off(self) -> bool:
+        """Whether the file ends before its end; only an archive that was opened with `cut` can."""
+        return self._file.cut_off
+
+    @property
     def identity(self) -> store.Identity:
         """The file that is open, to notice before replacing it that another has taken its place."""
         return self._file.identity
@@ -291,6 +299,7 @@ class Archive:
             "_basis": self._basis,
             "_skim": self._skim,
             "_ready": self._ready,
+            "_cut": self._cut,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -73,7 +73,9 @@ def write_archive(
     meta = {"target": dict(target_asked), "groups": [_described(group, index.version) for group in groups]}
     total = int(index.offsets[-1])
     index.check(total, meta["groups"])  # type: ignore[arg-type]
-    with store.create(target, SCHEMAS[index.version], force=force, expect=expect) as file:
+    with store.create(
+        target, SCHEMAS[index.version], force=force, expect=expect, most_open=most_open(index)
+    ) as file:
         file.meta(meta)
         written: set[str] = set()
         for number, group in enumerate(groups):
@@ -86,10 +88,19 @@ def write_archive(
             file.put(name, array, compress=True)
         # equal chunks, so that the last one is not mostly padding
         chunk = -(-max(total, 1) // -(-max(total, 1) // PAYLOAD_CHUNK))
-        stream = file.stream("payload", "u1", (), chunk)
+        file.describe()  # all but the payload is in: what a cut leaves of it can be found
+        stream = file.stream("payload", "u1", (), chunk, rows=total)
         for data in _gathered(payload):
             stream.append(np.frombuffer(data, np.uint8))
     return os.stat(target).st_size
+
+
+def most_open(index: Index) -> int:
+    """Permissions that every image's source gave: an archive is no more open than its most private source."""
+    bits = np.asarray(index.images["mode_bits"])[index.alive()]
+    if index.version == 1:
+        bits = bits[bits > 0]  # it has none: those of the images that were just added
+    return 0o600 | int(np.bitwise_and.reduce(bits, initial=0o777))
 
 
 def _described(group: Group, version: int) -> dict[str, Any]:

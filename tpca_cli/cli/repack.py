@@ -10,7 +10,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human
-from tpca_cli.errors import printable
+from tpca_cli.errors import UsageError, printable
 
 EPILOG = """\b
 Examples:
@@ -22,7 +22,7 @@ Examples:
 @click.command("repack", epilog=EPILOG)
 @click.argument("archive", type=click.Path(path_type=Path))
 @options.output_option
-@click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
+@click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
 @click.option(
     "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
 )
@@ -53,9 +53,11 @@ def command(
         output = Path(os.path.realpath(output))
     linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
-        with Archive(archive, basis=linked, ready=False) as opened:
+        with Archive(archive, basis=linked, ready=False, cut=salvage) as opened:
             before = os.stat(archive).st_size
             itself = output.exists() and os.path.samefile(archive, output)
+            if itself and opened.cut_off:
+                raise UsageError(f"{printable(archive)} was cut off: write what is left to another file")
             result = repack(
                 opened,
                 output,
@@ -68,7 +70,7 @@ def command(
         with Archive(output, ready=False) as written:
             facts = written.info()
     for name in result.lost:
-        console.warn(f"lost {printable(name)}: in a damaged block")
+        console.warn(f"lost {printable(name)}: damaged or cut off")
     data = {
         **facts,
         "before_bytes": before,

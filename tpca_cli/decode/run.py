@@ -1,26 +1,30 @@
-"""From an archive back to a folder: every image under its name, with its mode, time, EXIF and ICC profile.
+"""From an archive back to a folder: every image under its name, with its mode, time and metadata.
 
-Blocks are decoded side by side and written as they come; memory holds a few blocks. All names are checked
-before the first file is written. With `salvage`, damaged blocks cost only their own images.
+Blocks are decoded side by side and written as they come; memory holds a few blocks. Names and formats are
+settled before the first file is written (`plan`). Each file is read back before it gets its name. With
+`salvage`, damaged blocks cost only their own images; with `resume`, files that are there already and are
+exactly what would be written are left alone.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpca_cli import images, store
 from tpca_cli.archive.reader import Archive
 from tpca_cli.codec.kernel_job import prepare
-from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, printable
-from tpca_cli.interfaces import Progress
-from tpca_cli.names import check_names, restored_names
+from tpca_cli.decode.plan import Target, extras_of, plan
+from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
+from tpca_cli.interfaces import Pixels, Progress
+from tpca_cli.names import check_names, folders_of
 from tpca_cli.parallel import busy_map
 
-ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
+TOO_COARSE = "a JPEG would add more error than the archive has: it is a PNG"
 
 
 @dataclass(frozen=True)
@@ -35,73 +39,106 @@ class DecodeRequest:
     force: bool = False
     salvage: bool = False
     workers: int = 1
+    resume: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decoded:
-    """What was restored: count, bytes written, and images that a damaged block cost."""
+    """What was restored: images, bytes, and by name what a damaged block cost or a format could not hold."""
 
-    images: int
-    written_bytes: int
-    lost: tuple[tuple[bytes, str], ...]
+    images: int = 0
+    written_bytes: int = 0
+    source_bytes: int = 0
+    found: int = 0  # files that were there already
+    lost: list[tuple[bytes, str]] = field(default_factory=list)
+    converted: list[tuple[bytes, str]] = field(default_factory=list)
+    left_out: list[tuple[bytes, str]] = field(default_factory=list)
+
+    def add(self, other: Decoded) -> None:
+        """Take in what was done elsewhere."""
+        self.images += other.images
+        self.written_bytes += other.written_bytes
+        self.source_bytes += other.source_bytes
+        self.found += other.found
+        self.lost += other.lost
+        self.converted += other.converted
+        self.left_out += other.left_out
 
 
 def decode(request: DecodeRequest, archive: Archive, progress: Progress | None = None) -> Decoded:
     """Restore the images of an open archive into a folder."""
+    if request.force and request.resume:
+        raise UsageError("--force replaces what --resume would keep: give one of them")
     chosen = selected(archive, request.select)
-    # named as in a full restore, whatever is selected
-    everything = restored_names(
-        archive.names_bytes, b"." + ENDINGS.get(request.format, request.format).encode()
-    )
-    targets = [everything[position] for position in chosen]
-    _check_output(request, targets)
-    blocks: dict[int, list[tuple[int, bytes]]] = {}
-    for position, target in zip(chosen, targets, strict=True):
-        first = archive.index.blocks_of(int(archive.alive[position]))[0]
-        blocks.setdefault(first, []).append((position, target))
+    targets = plan(archive, chosen, request.format)
+    _check_output(request, [target.name for target in targets])
+    blocks: dict[int, list[Target]] = {}
+    for target in targets:
+        first = archive.index.blocks_of(int(archive.alive[target.position]))[0]
+        blocks.setdefault(first, []).append(target)
 
-    def restore(work: list[tuple[int, bytes]]) -> tuple[int, list[tuple[bytes, str]]]:
+    def restore(work: list[Target]) -> Decoded:
         return _restore(archive, work, request)
 
     prepare()
-    written, lost, done = 0, [], 0
-    for work, (size, damaged) in zip(
+    result, done = Decoded(), 0
+    for work, part in zip(
         blocks.values(), busy_map(restore, list(blocks.values()), request.workers), strict=True
     ):
-        written += size
-        lost += damaged
+        result.add(part)
         done += len(work)
         if progress:
             progress("decoding", done, len(chosen))
-    return Decoded(len(chosen) - len(lost), written, tuple(lost))
+    store.sync_folders(request.output, folders_of(target.name for target in targets))
+    return result
 
 
-def _restore(
-    archive: Archive, work: list[tuple[int, bytes]], request: DecodeRequest
-) -> tuple[int, list[tuple[bytes, str]]]:
+def _restore(archive: Archive, work: list[Target], request: DecodeRequest) -> Decoded:
     """The images of one block (or the bands of one image), written to the output."""
-    index, size = archive.index, 0
-    lost: list[tuple[bytes, str]] = []
-    for position, target in work:
-        image = int(archive.alive[position])
+    index, result = archive.index, Decoded()
+    for target in work:
+        image, name = int(archive.alive[target.position]), archive.names_bytes[target.position]
         try:
-            pixels = archive.read(position, components=request.components)
+            pixels = archive.read(target.position, components=request.components)
         except FileRefused as error:
             if not request.salvage:
                 raise
-            lost.append((archive.names_bytes[position], str(error)))
+            result.lost.append((name, str(error)))
             continue
-        data = images.encode_file(
-            pixels,
-            index.mode(image),
-            format=request.format,
-            exif=index.extra(image, "exif"),
-            icc=index.extra(image, "icc"),
-        )
-        mtime_ns = int(index.images["mtime"][image]) * 1000
-        store.write_file(target, data, force=request.force, mtime_ns=mtime_ns, root=request.output)
-        size += len(data)
-    return size, lost
+        path, data, converted = _encoded(archive, target, pixels)
+        if request.resume and store.holds(request.output, path, data):
+            result.found += 1
+        else:
+            bits = index.mode_bits(image)
+            store.write_file(
+                path,
+                data,
+                force=request.force,
+                mtime_ns=int(index.images["mtime"][image]) * 1000,
+                mode=None if bits is None else bits & 0o777,
+                durable=True,
+                root=request.output,
+            )
+        result.images += 1
+        result.written_bytes += len(data)
+        result.source_bytes += int(index.images["source_size"][image])
+        result.converted += [(name, converted)] if converted else []
+        result.left_out += [(name, target.left_out)] if target.left_out else []
+    return result
+
+
+def _encoded(archive: Archive, target: Target, pixels: Pixels) -> tuple[bytes, bytes, str]:
+    """Name and content of the file for an image and, where that is a PNG for want of better, why."""
+    image, extras = int(archive.alive[target.position]), extras_of(archive, target.position)
+    mode = archive.index.mode(image)
+    if target.measured:
+        allowed = int(archive.index.images["error"][image]) / pixels.size
+        data = images.encode_jpeg(pixels, mode, allowed, extras)
+        if data is not None:
+            return target.name, data, ""
+        return target.spare, images.encode_file(pixels, mode, extras=extras), TOO_COARSE
+    data = images.encode_file(pixels, mode, format=target.format, extras=extras)
+    return target.name, data, target.converted
 
 
 def selected(archive: Archive, patterns: Sequence[str]) -> list[int]:
@@ -134,7 +171,11 @@ def _check_output(request: DecodeRequest, targets: Iterable[bytes]) -> None:
     if request.force:
         return
     for target in targets:
-        if os.path.lexists(os.path.join(root, target)):
+        path = os.path.join(root, target)
+        if os.path.lexists(path) and not (request.resume and stat.S_ISREG(os.lstat(path).st_mode)):
             raise OutputExists(
-                f"{printable(os.path.join(root, target))} exists: choose another folder or add --force"
+                f"{printable(path)} exists: choose another folder, add --resume to go on with a decode that "
+                "was stopped, or --force to replace it"
             )
+    if request.resume:
+        store.remove_abandoned(request.output, targets)

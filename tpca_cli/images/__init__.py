@@ -10,7 +10,16 @@ rotated.
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
 from tpca_cli.images.draw import text_mask, text_width
-from tpca_cli.images.encode import LOSSY_CODECS, OUTPUT_FORMATS, encode_file, lossy_copy
+from tpca_cli.images.encode import (
+    LOSSY_CODECS,
+    OUTPUT_FORMATS,
+    Extras,
+    encode_file,
+    encode_jpeg,
+    left_out,
+    lossy_copy,
+    obstacle,
+)
 from tpca_cli.images.modes import CHANNELS, common_channels, converted, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import DIGEST_BYTES, Stamp, file_digest, source_digest
@@ -24,15 +33,19 @@ __all__ = [
     "MAX_SIDE",
     "OUTPUT_FORMATS",
     "SIGNATURES",
+    "Extras",
     "Header",
     "Picture",
     "Stamp",
     "common_channels",
     "converted",
     "encode_file",
+    "encode_jpeg",
     "file_digest",
+    "left_out",
     "lossy_copy",
     "narrow",
+    "obstacle",
     "prepare_resizing",
     "probe",
     "read",

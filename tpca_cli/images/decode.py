@@ -25,7 +25,7 @@ from PIL import (  # noqa: F401  (registers)
 
 from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
-from tpca_cli.images import headers, jpeg, metadata
+from tpca_cli.images import headers, jpeg, libtiff, metadata
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
 from tpca_cli.images.source import DIGEST_BYTES, Stamp, open_source, read_source, source_digest
@@ -37,6 +37,7 @@ _PROBE_BYTES = 4096
 # Bytes per pixel that an uncompressed file may have, and room for metadata.
 _FILE_BYTES_PER_PIXEL, _FILE_BYTES_BESIDE = 4, 1 << 26
 
+libtiff.silence()
 ImageFile.LOAD_TRUNCATED_IMAGES = False
 warnings.filterwarnings("ignore", module=r"PIL\.")
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)

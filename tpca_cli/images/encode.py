@@ -1,15 +1,24 @@
-"""Pixels to the bytes of an image file, the mirror of `decode`; the caller writes them."""
+"""Pixels to the bytes of an image file, the mirror of `decode`; the caller writes them.
+
+Every file is decoded again before it is handed out: a reader gets these pixels, or (JPEG) an error that was
+measured. What a format cannot hold is known from `obstacle` and `left_out` before anything is encoded.
+"""
 
 from __future__ import annotations
 
 import io
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from tpca_cli.errors import UsageError
-from tpca_cli.images.modes import CHANNELS, Pixels
+from tpca_cli.errors import TpcaError, UsageError
+from tpca_cli.images import decode, embed, metadata, tiff
+from tpca_cli.images.modes import CHANNELS, Pixels, common_channels, widen
+from tpca_cli.images.resize import to_array
 
 _MODES: dict[str, frozenset[str]] = {
     "png": frozenset(CHANNELS),
@@ -20,10 +29,11 @@ _MODES: dict[str, frozenset[str]] = {
     "ppm": frozenset({"L", "RGB", "I;16"}),
 }
 OUTPUT_FORMATS: tuple[str, ...] = tuple(_MODES)
+_MAX_SIDE = {"webp": 16383, "jpeg": 65500}
+_MAX_SEGMENT = 65533 - len(b"Exif\0\0")  # what one segment of a JPEG holds
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "png": {"compress_level": 4},
-    "tiff": {"compression": "tiff_adobe_deflate"},
     "webp": {"lossless": True, "exact": True, "quality": 50, "method": 2},
     "jpeg": {"subsampling": 0},
     "bmp": {},
@@ -31,31 +41,119 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 LOSSY_CODECS: dict[str, dict[str, Any]] = {"JPEG": {"optimize": True}, "WebP": {"method": 4}}
 _WITH_METADATA = frozenset({"png", "tiff", "webp", "jpeg"})
+_QUALITIES = (95, 97, 98, 99, 100)  # of JPEG, tried in turn
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What goes into a file besides its pixels; `metadata` by kind, see `embed`."""
+
+    exif: bytes = b""
+    icc: bytes = b""
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return len(self.exif) + len(self.icc) + sum(map(len, self.metadata.values()))
+
+
+NOTHING = Extras()
+
+
+def obstacle(format: str, mode: str, height: int, width: int, extras: Extras = NOTHING) -> str | None:
+    """Why a format cannot hold an image as it is, or None."""
+    if mode not in _MODES[format]:
+        return f"{format} holds no {'16-bit samples' if mode == 'I;16' else 'alpha channel'}"
+    side = _MAX_SIDE.get(format, decode.MAX_SIDE)
+    if max(height, width) > side:
+        return f"{format} holds at most {side} pixels in a row, not {max(height, width)}"
+    if format == "jpeg" and len(extras.exif) > _MAX_SEGMENT:
+        return f"jpeg holds at most {_MAX_SEGMENT} bytes of EXIF, not {len(extras.exif)}"
+    if format == "tiff" and not tiff.fits(height, width, CHANNELS[mode], extras.size):
+        return "tiff holds at most 4 GB"
+    return None
+
+
+def left_out(format: str, extras: Extras) -> tuple[str, ...]:
+    """Which metadata of an image have no place in a format."""
+    rest = embed.place(format, extras.metadata)[1]
+    if format not in _WITH_METADATA:
+        named = (("EXIF", extras.exif), ("ICC profile", extras.icc))
+        return (*(name for name, blob in named if blob), *rest)
+    if format == "tiff" and extras.exif and not tiff.is_exif(extras.exif):
+        return ("EXIF that is damaged", *rest)
+    return rest
 
 
 def encode_file(
-    pixels: Pixels, mode: str, *, format: str = "png", exif: bytes = b"", icc: bytes = b"", quality: int = 95
+    pixels: Pixels, mode: str, *, format: str = "png", extras: Extras = NOTHING, quality: int = 95
 ) -> bytes:
     """The file for pixels (h, w, c) of a mode; every format but `jpeg` gives exactly these pixels back."""
     if format not in _MODES:
         raise UsageError(f"cannot write format {format}; choose one of {', '.join(OUTPUT_FORMATS)}")
-    if mode not in _MODES[format]:
-        raise UsageError(f"{format} cannot hold mode {mode} as it is; choose png or tiff")
+    reason = obstacle(format, mode, pixels.shape[0], pixels.shape[1], extras)
+    if reason is not None:
+        raise UsageError(f"{reason}; choose png or tiff")
     dtype = np.uint16 if mode == "I;16" else np.uint8
     if pixels.dtype != dtype or pixels.ndim != 3 or pixels.shape[2] != CHANNELS[mode]:
         raise ValueError(f"{pixels.dtype} pixels of shape {pixels.shape} are not mode {mode}")
+    held, _ = embed.place(format, extras.metadata)
+    if format == "tiff":
+        blobs = {700: held.get("xmp", b""), 33723: held.get("iptc", b""), 34675: extras.icc}
+        density = embed.in_rationals(held["density"]) if "density" in held else None
+        data = tiff.tiff_file(pixels, exif=extras.exif, blobs=blobs, density=density)
+    else:
+        data = embed.insert(_saved(pixels, format, extras, held, quality), format, held)
+    if format != "jpeg":
+        found = _decoded(data, format, pixels)
+        # WebP has color only, and no alpha that is opaque everywhere: the same picture is what counts
+        channels = common_channels([found.shape[2], pixels.shape[2]])
+        if not np.array_equal(widen(found, channels), widen(pixels, channels)):
+            raise TpcaError(f"what was written as {format} does not read back as the same pixels")
+    return data
+
+
+def encode_jpeg(pixels: Pixels, mode: str, allowed: float, extras: Extras = NOTHING) -> bytes | None:
+    """A JPEG whose mean squared error against the pixels is below `allowed`, or None where there is none."""
+    for quality in _QUALITIES:
+        data = encode_file(pixels, mode, format="jpeg", extras=extras, quality=quality)
+        difference = _decoded(data, "jpeg", pixels).astype(np.int64) - pixels
+        if float(np.vdot(difference, difference)) < allowed * pixels.size:
+            return data
+    return None
+
+
+def _saved(pixels: Pixels, format: str, extras: Extras, held: Mapping[str, bytes], quality: int) -> bytes:
+    """The file as Pillow writes it."""
     image = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
     options = dict(_OPTIONS[format])
     if format == "jpeg":
         options["quality"] = quality
+    if format == "webp" and "xmp" in held:
+        options["xmp"] = held["xmp"]
     if format in _WITH_METADATA:
-        if exif:
-            options["exif"] = b"Exif\0\0" + exif
-        if icc:
-            options["icc_profile"] = icc
+        if extras.exif:
+            options["exif"] = b"Exif\0\0" + extras.exif
+        if extras.icc:
+            options["icc_profile"] = extras.icc
     file = io.BytesIO()
     image.save(file, format.upper(), **options)
     return file.getvalue()
+
+
+def _decoded(data: bytes, format: str, pixels: Pixels) -> Pixels:
+    """What a reader makes of the file of these pixels, (h, w, c), as stored and not turned upright."""
+    try:
+        image = decode._open(io.BytesIO(data), format.upper(), data, pixels.shape[0] * pixels.shape[1])
+        orientation = metadata.tiff_orientation(image)
+        image.load()
+        found = to_array(image)
+    except (OSError, ValueError, SyntaxError, struct.error) as error:
+        raise TpcaError(f"what was written as {format} does not read back: {error}") from error
+    if orientation is not None:
+        found = metadata.undo_orientation(found, orientation)
+    return found
 
 
 def lossy_copy(pixels: Pixels, codec: str, quality: int) -> tuple[int, Pixels]:

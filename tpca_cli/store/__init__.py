@@ -18,7 +18,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tpca_cli.store.digest import digest_of
-from tpca_cli.store.files import check_output, lock, remove_stale, stale_temporaries, write_file
+from tpca_cli.store.files import (
+    check_output,
+    holds,
+    lock,
+    remove_abandoned,
+    remove_stale,
+    stale_temporaries,
+    sync_folders,
+    write_file,
+)
 from tpca_cli.store.schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -36,11 +45,14 @@ __all__ = [
     "create",
     "digest_of",
     "format_of",
+    "holds",
     "identity",
     "lock",
     "open_checked",
+    "remove_abandoned",
     "remove_stale",
     "stale_temporaries",
+    "sync_folders",
     "write_file",
 ]
 

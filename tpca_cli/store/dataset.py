@@ -114,6 +114,15 @@ def set_attributes(file: Any, values: Mapping[str, Attribute]) -> None:
         _set_attribute(root, name, values[name])
 
 
+def replace_text(file: Any, name: str, text: str) -> None:
+    """Another text of the same length in an attribute of the root: nothing moves in the file."""
+    attribute = h5a.open(h5g.open(file, b"/"), name.encode("ascii"))
+    content = np.array(text.encode(), dtype=f"S{len(text.encode())}")
+    if attribute.get_type().get_size() != content.dtype.itemsize:
+        raise ValueError(f"attribute {name!r} has another length")
+    attribute.write(content, mtype=attribute.get_type())
+
+
 def _set_attribute(root: Any, name: str, value: Attribute) -> None:
     # fixed-size text, a number, or bytes
     if isinstance(value, str):

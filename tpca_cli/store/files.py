@@ -17,7 +17,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -31,6 +31,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _live: set[TemporaryFile] = set()
 _LOCK_PAUSE = 0.05  # seconds between two attempts
+_PIECE = 1 << 20
+_TEMPORARY = re.compile(rb"(.*\.)[0-9a-f]{8}\.tmp", re.DOTALL)
 _BUSY = (errno.EAGAIN, errno.EACCES)
 _held: set[int] = set()  # descriptors of locks
 
@@ -83,8 +85,8 @@ class Place:
             raise StorageError.of(error, path, "make the folder of") from error
         return cls(here, name, path)
 
-    def check(self, force: bool) -> int | None:
-        """Refuse a target that must not be replaced; the mode bits of one that may, or None."""
+    def check(self, force: bool) -> os.stat_result | None:
+        """Refuse a target that must not be replaced; what the system says of a file that may, or None."""
         try:
             found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -99,7 +101,7 @@ class Place:
             raise StorageError(
                 f"cannot replace {printable(self.path)}: it is not a regular file", errno.EISDIR
             )
-        return stat.S_IMODE(found.st_mode) & 0o777
+        return found
 
     def close(self) -> None:
         """Close the folder."""
@@ -109,9 +111,26 @@ class Place:
 class TemporaryFile:
     """A private file beside its place, locked while its writer lives. Owns the place; close it in the end."""
 
-    def __init__(self, place: Place, force: bool) -> None:
+    def __init__(
+        self,
+        place: Place,
+        force: bool,
+        mode: int | None = None,
+        *,
+        most_open: int = 0o777,
+        keep_owner: bool = False,
+    ) -> None:
+        """`mode` are the permissions it will have, otherwise those of the file it replaces, or by the umask.
+
+        They are cut down to `most_open`. With `keep_owner` it goes to the owner of the file that it
+        replaces, where the system lets us.
+        """
         self.place = place
         self.force = force
+        self._wanted = mode
+        self._most_open = most_open
+        self._keep_owner = keep_owner
+        self._settled = False
         self.name = _prefix(place.name) + secrets.token_hex(4).encode() + b".tmp"
         self.fd = -1
         self._owner = os.getpid()
@@ -132,27 +151,57 @@ class TemporaryFile:
         except OSError as error:
             raise StorageError.of(error, self.place.path, "create") from error
         # the umask has just been applied for us: remember the result, and stay private until the commit
-        mode = stat.S_IMODE(os.fstat(self.fd).st_mode) if kept is None else kept
+        mode = stat.S_IMODE((os.fstat(self.fd) if kept is None else kept).st_mode) & 0o777
+        if self._wanted is not None:
+            mode = self._wanted
+        if kept is not None and self._keep_owner:
+            mode = self._give_to(kept, mode)
         with suppress(OSError):  # a file system without modes
             os.fchmod(self.fd, 0o600)
-            self._mode = mode
+            self._mode = mode & self._most_open
         with suppress(OSError):  # or without locks
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def commit(self, durable: bool = True) -> None:
-        """Give the file its name, in one step; durable: content first, then the name, down to the disk."""
+    def _give_to(self, kept: os.stat_result, mode: int) -> int:
+        """Hand the file to the owner and group of another; what its group may do if only that failed."""
+        with suppress(OSError):
+            os.fchown(self.fd, kept.st_uid, -1)
         try:
-            if self._mode is not None:
-                os.fchmod(self.fd, self._mode)
-            if durable:
-                os.fsync(self.fd)
+            os.fchown(self.fd, -1, kept.st_gid)
+        except OSError:
+            return mode & (0o707 | (mode & 0o007) << 3)  # another group: no more than anybody
+        return mode
+
+    def commit(self, durable: bool = True, sync_folder: bool = True) -> None:
+        """Give the file its name, in one step; durable: content first, then the name, down to the disk.
+
+        Without `sync_folder` the caller sees to the names of many files at once, by `sync_folders`.
+        """
+        try:
+            self._settle(durable)
             with suppress(OSError):
                 fcntl.flock(self.fd, fcntl.LOCK_UN)
             self._rename()
-            if durable:
+            if durable and sync_folder:
                 os.fsync(self.place.folder)
         except OSError as error:
             raise StorageError.of(error, self.place.path, "write") from error
+
+    def sync(self) -> None:
+        """Bring the content down to the disk now; `commit` does it otherwise."""
+        try:
+            self._settle(True)
+        except OSError as error:
+            raise StorageError.of(error, self.place.path, "write") from error
+
+    def _settle(self, durable: bool) -> None:
+        if self._settled:
+            return
+        if self._mode is not None:
+            os.fchmod(self.fd, self._mode)
+        if durable:
+            os.fsync(self.fd)
+            self._settled = True
 
     def _rename(self) -> None:
         here, name = self.place.folder, self.place.name
@@ -206,12 +255,17 @@ def write_file(
     *,
     force: bool = False,
     mtime_ns: int | None = None,
+    mode: int | None = None,
     durable: bool = False,
     root: AnyPath | None = None,
 ) -> None:
-    """Write one plain file whole or not at all. With `root`, path is below it and no link is followed."""
+    """Write one plain file whole or not at all. With `root`, path is below it and no link is followed.
+
+    `mode` are its permissions, in place of those that the umask leaves. A durable one is on the disk and was
+    read back from there when it gets its name; with `root`, its folder is left to `sync_folders`.
+    """
     place = Place.at(path) if root is None else Place.below(root, os.fsencode(path))
-    temporary = TemporaryFile(place, force)
+    temporary = TemporaryFile(place, force, mode)
     try:
         try:
             view = memoryview(data)
@@ -221,9 +275,93 @@ def write_file(
                 os.utime(temporary.fd, ns=(mtime_ns, mtime_ns))
         except OSError as error:
             raise StorageError.of(error, place.path, "write") from error
-        temporary.commit(durable)
+        if durable:
+            temporary.sync()
+            _drop_from_memory(temporary.fd)
+            if not _holds(temporary.fd, data, place.path):
+                raise StorageError(
+                    f"cannot write {printable(place.path)}: it read back differently", errno.EIO
+                )
+        temporary.commit(durable, sync_folder=root is None)
     finally:
         temporary.close()
+
+
+def holds(root: AnyPath, relative: bytes, data: bytes) -> bool:
+    """Whether a regular file below a folder, reached without any link, has exactly this content."""
+    place = Place.below(root, relative)
+    try:
+        fd = os.open(
+            place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.folder
+        )
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return False
+        raise StorageError.of(error, place.path, "open") from error
+    finally:
+        place.close()
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode) and _holds(fd, data, place.path)
+    finally:
+        os.close(fd)
+
+
+def _holds(fd: int, data: bytes, path: AnyPath) -> bool:
+    view, at = memoryview(data), 0
+    try:
+        if os.fstat(fd).st_size != len(view):
+            return False
+        while at < len(view):
+            piece = os.pread(fd, _PIECE, at)
+            if not piece or piece != view[at : at + len(piece)]:
+                return False
+            at += len(piece)
+    except OSError as error:
+        raise StorageError.of(error, path, "read back") from error
+    return True
+
+
+def _drop_from_memory(fd: int) -> None:
+    # what is read next comes from the disk, where the system can do that
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sync_folders(root: AnyPath, folders: Iterable[bytes]) -> None:
+    """Make the names in these folders below a root durable, and those of the folders themselves."""
+    base = os.fsencode(root)
+    above = os.path.dirname(os.path.abspath(base))
+    for path in [*(os.path.join(base, folder) for folder in sorted(folders, reverse=True)), base, above]:
+        try:
+            fd = os.open(path, _FOLDER | (0 if path == above else os.O_NOFOLLOW))
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if path == above and error.errno == errno.EACCES:
+                continue  # a folder that we may pass but not read: it was not made by us
+            raise StorageError.of(error, path, "sync the folder") from error
+
+
+def remove_abandoned(root: AnyPath, names: Collection[bytes]) -> None:
+    """Delete the temporaries of these files below a root whose writer is gone; one look at each folder."""
+    prefixes: dict[bytes, set[bytes]] = {}
+    for name in names:
+        folder, _, last = name.rpartition(b"/")
+        prefixes.setdefault(os.path.join(os.fsencode(root), folder), set()).add(_prefix(last))
+    for folder, wanted in prefixes.items():
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry)
+            path = os.path.join(folder, entry)
+            if match and match[1] in wanted and _stale(path, 0.0):
+                with suppress(OSError):
+                    os.unlink(path)
 
 
 def check_output(path: AnyPath, force: bool = False) -> None:

@@ -62,8 +62,11 @@ def dtype_of(field: Field) -> np.dtype[Any]:
     return kind
 
 
-def check_header(fd: int, stream: InputFile) -> int:
-    """Refuse what is not a regular HDF5 file, closed by its writer and as long as it says; its length."""
+def check_header(fd: int, stream: InputFile, *, cut: bool = False) -> int:
+    """Refuse what is not a regular HDF5 file, closed by its writer and as long as it says; its length.
+
+    A `cut` one may be shorter: what is missing reads as zeros, which no digest and no checksum agrees with.
+    """
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise BadFile("not a regular file")
@@ -81,10 +84,13 @@ def check_header(fd: int, stream: InputFile) -> int:
         raise BadFile("incomplete: its writer was stopped, or is still writing")
     if base != 0 or extension != _NOWHERE:
         raise BadFile("not a tpca file (unexpected HDF5 features)")
-    if end > found.st_size:
-        raise BadFile(f"truncated: {found.st_size} bytes of {end}")
+    if end > found.st_size and not cut:
+        raise BadFile(
+            f"truncated: {found.st_size} bytes of {end}; of an archive, --salvage saves what is left"
+        )
     if end < found.st_size:
         raise BadFile(f"{found.st_size - end} foreign bytes after its end")
+    stream.pretend_length(end)
     return found.st_size
 
 
@@ -128,15 +134,18 @@ def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> by
     return value.tobytes()
 
 
-def check_datasets(root: Any, schema: Schema, size: int) -> dict[str, CheckedDataset]:
-    """Every dataset of the file, compared with the table one path component at a time."""
+def check_datasets(root: Any, schema: Schema, size: int, *, cut: bool = False) -> dict[str, CheckedDataset]:
+    """Every dataset of the file, compared with the table one path component at a time.
+
+    `size` are the bytes that are really there; of a `cut` file, part of the bulk data is not.
+    """
     entries: dict[str, CheckedDataset] = {}
     seen: set[int] = {h5o.get_info(root).addr}
     _check_group(root, "", "", schema, size, entries, seen)
     missing = schema.missing(frozenset(entries))
     if missing is not None:
         raise BadFile(f"dataset {missing!r} is missing")
-    _check_totals(entries, size)
+    _check_totals(entries, size, cut)
     return entries
 
 
@@ -234,11 +243,11 @@ def _check_chunked(
     return CheckedDataset(dataset, field, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0)
 
 
-def _check_totals(entries: Mapping[str, CheckedDataset], size: int) -> None:
+def _check_totals(entries: Mapping[str, CheckedDataset], size: int, cut: bool) -> None:
     for path, entry in entries.items():
         if entry.nbytes > DEFLATE_EXPANSION * entry.stored:
             raise BadFile(f"{path!r} declares {entry.nbytes} bytes and holds {entry.stored}")
-    stored = sum(entry.stored for entry in entries.values())
+    stored = sum(entry.stored for entry in entries.values() if not (cut and entry.field.bulk))
     if stored > size:
         raise BadFile(f"datasets claim {stored} bytes of a file of {size}")
     declared = sum(entry.nbytes for entry in entries.values() if not entry.field.bulk)

@@ -63,6 +63,15 @@ class InputFile:
         self._at = base + offset
         return self._at
 
+    @property
+    def length(self) -> int:
+        """Bytes that HDF5 believes the file has."""
+        return self._end
+
+    def pretend_length(self, length: int) -> None:
+        """Let HDF5 believe that the file has this many bytes: those that are missing read as zeros."""
+        self._end = length
+
     def tell(self) -> int:
         """The position of the next read or write."""
         return self._at

@@ -42,16 +42,16 @@ class Identity:
 
 
 @contextmanager
-def open_checked(path: AnyPath, *schemas: Schema, skim: bool = False) -> Iterator[Reader]:
+def open_checked(path: AnyPath, *schemas: Schema, skim: bool = False, cut: bool = False) -> Iterator[Reader]:
     """Open a file of one of these formats; FileRefused unless everything about it is as expected.
 
     `skim` is for a page about the file: where there is much to read, the digest is not checked, only the
-    table and the checksum of whatever is read.
+    table and the checksum of whatever is read. A `cut` file may end early, if only bulk data are missing.
     """
     reader = None
     fd = open_regular(path)
     try:
-        reader = Reader(fd, path, schemas, skim=skim)
+        reader = Reader(fd, path, schemas, skim=skim, cut=cut)
         yield reader
     finally:
         if reader is not None:
@@ -101,18 +101,23 @@ def _root(stream: InputFile) -> dict[str, Attribute]:
 class Reader:
     """A file that is open and has passed every check. Use `open_checked`."""
 
-    def __init__(self, fd: int, path: AnyPath, schemas: tuple[Schema, ...], *, skim: bool = False) -> None:
+    def __init__(
+        self, fd: int, path: AnyPath, schemas: tuple[Schema, ...], *, skim: bool = False, cut: bool = False
+    ) -> None:
         self.path = path
         self._fd = fd
         self._skim = skim
         self._stream = InputFile(fd)
         self._file: Any = None
         self._entries: dict[str, CheckedDataset] = {}
+        self._cut = cut
         try:
             with hdf5_calls(self._stream, path, "read"):
-                size = check_header(fd, self._stream)
-                self._file = open_file(self._stream, write=False)
-                self._load(schemas, size)
+                self._size = size = check_header(fd, self._stream, cut=cut)
+                self.cut_off = self._stream.length > size
+                with _told_if(self.cut_off):
+                    self._file = open_file(self._stream, write=False)
+                    self._load(schemas, size)
         except BaseException:
             self._close_file()
             raise
@@ -125,7 +130,7 @@ class Reader:
         self.digest = text_attribute(found, "digest")
         self.meta: dict[str, Any] = parse_meta(text_attribute(found, "meta")) if "meta" in found else {}
         self.attrs: dict[str, Attribute] = {k: v for k, v in found.items() if k not in RESERVED}
-        self._entries = check_datasets(root, self.schema, size)
+        self._entries = check_datasets(root, self.schema, size, cut=self._cut)
         self._verify({name: value for name, value in found.items() if name != "digest"})
 
     def _verify(self, attributes: Mapping[str, Attribute]) -> None:
@@ -176,9 +181,7 @@ class Reader:
 
     def rows(self, path: str, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
         """Rows `start` to `stop` of a dataset; a damaged chunk among them refuses the file."""
-        entry = self._entry(path)
-        if not 0 <= start <= stop <= entry.shape[0]:
-            raise IndexError(f"rows {start}:{stop} of {entry.shape[0]} in {path!r}")
+        entry = self._stretch(path, start, stop)
         with hdf5_calls(self._stream, self.path, "read"):
             return _read(entry, start, stop)
 
@@ -187,11 +190,18 @@ class Reader:
 
         For callers that hold every piece to a digest of their own. Compressed data are read as `rows` does.
         """
+        entry = self._stretch(path, start, stop)
+        with hdf5_calls(self._stream, self.path, "read"):
+            return _read_raw(entry, start, stop) if entry.plain_rows else _read(entry, start, stop)
+
+    def _stretch(self, path: str, start: int, stop: int) -> CheckedDataset:
+        """The dataset of rows that are there; of a file that was cut off, no more than can be there."""
         entry = self._entry(path)
         if not 0 <= start <= stop <= entry.shape[0]:
             raise IndexError(f"rows {start}:{stop} of {entry.shape[0]} in {path!r}")
-        with hdf5_calls(self._stream, self.path, "read"):
-            return _read_raw(entry, start, stop) if entry.plain_rows else _read(entry, start, stop)
+        if self.cut_off and (stop - start) * (entry.nbytes // max(1, entry.shape[0])) > self._size:
+            raise FileRefused(f"{printable(self.path)} was cut off before the end of what is asked for")
+        return entry
 
     def close(self) -> None:
         """Close the file; harmless twice."""
@@ -214,6 +224,19 @@ class Reader:
         if path not in self._entries:
             raise KeyError(f"no dataset {path!r} in {printable(self.path)}")
         return self._entries[path]
+
+
+@contextmanager
+def _told_if(cut_off: bool) -> Iterator[None]:
+    """Whatever is wrong with a file that was cut off in its index, that is why."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        if not cut_off:
+            raise
+        raise BadFile("it was cut off, and what says where its images are is not in the rest") from error
 
 
 def open_regular(path: AnyPath) -> int:

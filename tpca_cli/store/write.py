@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
-from tpca_cli.store.dataset import Array, DatasetWriter, set_attributes
+from tpca_cli.store.dataset import Array, DatasetWriter, replace_text, set_attributes
 from tpca_cli.store.digest import Attribute, DatasetDigest, root_digest
 from tpca_cli.store.files import AnyPath, Place, TemporaryFile
 from tpca_cli.store.guard import ATTRIBUTE_BYTES, dtype_of
@@ -27,6 +27,7 @@ from tpca_cli.store.schema import Field, Schema
 from tpca_cli.store.signals import DeferredSignals
 
 _PUT_CHUNK = 1 << 20
+NO_DIGEST = "0" * 32
 _THOROUGH, _QUICK, _FASTEST = 9, 4, 1
 
 
@@ -37,21 +38,30 @@ def create(
     force: bool = False,
     expect: Identity | None = None,
     private: bool = False,
+    most_open: int = 0o777,
 ) -> Writer:
     """A writer for `with`: leaving it normally commits the file, an exception leaves no trace.
 
     A `private` one is never committed: it lives beside the target, without a name, as long as its reader.
     `expect` (with `force`) is the file that this one was made from: if the target is any other by the time
-    of the commit, somebody else's work would be lost, and the commit is refused.
+    of the commit, somebody else's work would be lost, and the commit is refused; owner and group stay then
+    those of that file, where the system lets us. No permission is given that `most_open` does not have.
     """
-    return Writer(target, schema, force=force, expect=expect, private=private)
+    return Writer(target, schema, force=force, expect=expect, private=private, most_open=most_open)
 
 
 class Writer:
     """A file that is being written. Use `create`."""
 
     def __init__(
-        self, target: AnyPath, schema: Schema, *, force: bool, expect: Identity | None, private: bool
+        self,
+        target: AnyPath,
+        schema: Schema,
+        *,
+        force: bool,
+        expect: Identity | None,
+        private: bool,
+        most_open: int,
     ) -> None:
         self.target = target
         self.schema = schema
@@ -61,11 +71,18 @@ class Writer:
         self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
         self._streams: dict[str, Stream] = {}
         self._private = private
+        self._most_open = most_open
+        self._described = False
         self._reader: Reader | None = None
 
     def __enter__(self) -> Writer:
         self._file: Any = None
-        self._temporary = TemporaryFile(Place.at(self.target), self._force)
+        self._temporary = TemporaryFile(
+            Place.at(self.target),
+            self._force,
+            most_open=self._most_open,
+            keep_owner=self._expect is not None,
+        )
         try:
             self._output = OutputFile(self._temporary.fd)
             with hdf5_calls(self._output, self.target, "write"):
@@ -98,6 +115,15 @@ class Writer:
         text = json.dumps(dict(values), sort_keys=True, separators=(",", ":"), allow_nan=False)
         self.attrs({"meta": text})
 
+    def describe(self) -> None:
+        """Write the attributes now: what follows is bulk data, and a file cut off in it can still be read.
+
+        The digest gets its place now and its value in the end.
+        """
+        with hdf5_calls(self._output, self.target, "write"):
+            set_attributes(self._file, {**self._attributes, "digest": NO_DIGEST})
+        self._described = True
+
     def put(self, path: str, array: Any, *, compress: bool = True) -> None:
         """Write a whole dataset at once."""
         values = np.asarray(array)
@@ -117,16 +143,24 @@ class Writer:
         self._leaves[path] = (field, values.shape, leaf.value())
 
     def stream(
-        self, path: str, dtype: Any, row_shape: tuple[int, ...], chunk_rows: int, compress: bool = False
+        self,
+        path: str,
+        dtype: Any,
+        row_shape: tuple[int, ...],
+        chunk_rows: int,
+        compress: bool = False,
+        rows: int | None = None,
     ) -> Stream:
         """A dataset that grows by rows; memory is bounded by one chunk of `chunk_rows`.
+
+        Where the number of `rows` is known, HDF5 keeps its list of chunks in one piece, behind the first.
 
         Compress even what is already coded if the file should be small: it takes the padding of the last
         chunk away, at the lowest level, which costs little.
         """
         field = self._field(path, np.dtype(dtype), (0, *row_shape), growing=True)
         self._streams[path] = Stream(
-            self, path, field, tuple(row_shape), max(1, chunk_rows), _FASTEST if compress else 0
+            self, path, field, tuple(row_shape), max(1, chunk_rows), _FASTEST if compress else 0, rows
         )
         return self._streams[path]
 
@@ -178,7 +212,10 @@ class Writer:
             raise ValueError(f"{missing!r} of {self.schema.format} was not written")
         digest = root_digest(self._attributes, self._leaves)
         with hdf5_calls(self._output, self.target, "write"):
-            set_attributes(self._file, {**self._attributes, "digest": digest})
+            if self._described:
+                replace_text(self._file, "digest", digest)
+            else:
+                set_attributes(self._file, {**self._attributes, "digest": digest})
             close_identifiers(self._file)
             self._file = None
         reader = self._read_back(digest)
@@ -227,7 +264,14 @@ class Stream:
     """A dataset that grows by rows. Use `Writer.stream`."""
 
     def __init__(
-        self, writer: Writer, path: str, field: Field, row_shape: tuple[int, ...], rows: int, level: int
+        self,
+        writer: Writer,
+        path: str,
+        field: Field,
+        row_shape: tuple[int, ...],
+        rows: int,
+        level: int,
+        total: int | None,
     ) -> None:
         self._writer = writer
         self._path = path
@@ -235,6 +279,7 @@ class Stream:
         self._row_shape = row_shape
         self._rows = rows
         self._level = level
+        self._total = total
         self._held: list[Array] = []
         self._held_rows = 0
         self._dataset: DatasetWriter | None = None
@@ -263,13 +308,16 @@ class Stream:
         rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
         if self._dataset is None:
             self._dataset = self._writer._new_dataset()
-            empty = (0, *self._row_shape)
-            self._dataset.create(self._path, self._field, empty, self._rows, self._level, grow=True)
-        self._dataset.write(rows, self.count - len(rows), grow=True)
+            shape = (self._total or 0, *self._row_shape)
+            grow = self._total is None
+            self._dataset.create(self._path, self._field, shape, self._rows, self._level, grow=grow)
+        self._dataset.write(rows, self.count - len(rows), grow=self._total is None)
         self._held, self._held_rows = [], 0
 
     def _finish(self) -> tuple[Field, tuple[int, ...], bytes]:
         shape = (self.count, *self._row_shape)
+        if self._total not in (None, self.count):
+            raise ValueError(f"{self.count} rows of {self._path!r} were written, not {self._total}")
         if self._dataset is None:
             # little enough for one chunk of just this size: no index, no padding
             rows = np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._field.dtype)])

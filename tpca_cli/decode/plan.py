@@ -1,0 +1,103 @@
+"""What each image of an archive becomes: its file name and its format, decided before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tpca_cli import images
+from tpca_cli.archive.reader import Archive
+from tpca_cli.errors import UsageError, printable
+from tpca_cli.formats import EXTENSIONS
+from tpca_cli.names import restored_names
+
+ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
+SAME = "same"
+# Formats of sources that can be written, by the endings that stand for them and nothing else.
+_WRITTEN = {"JPEG": "jpeg", "PNG": "png", "TIFF": "tiff", "WEBP": "webp", "BMP": "bmp", "PPM": "ppm"}
+_BILEVEL = b".pbm"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One image: its position in the archive, its file, and why that is a PNG where another was asked for."""
+
+    position: int
+    name: bytes
+    format: str
+    spare: bytes  # the name it takes if it turns out to need a PNG
+    converted: str = ""
+    left_out: str = ""
+    measured: bool = False  # the file must add less error than the archive has
+
+
+def plan(archive: Archive, chosen: Sequence[int], format: str) -> list[Target]:
+    """The files of the chosen images, named as in a full restore; UsageError if a format cannot hold one."""
+    return _same(archive, chosen) if format == SAME else _uniform(archive, chosen, format)
+
+
+def extras_of(archive: Archive, position: int) -> images.Extras:
+    """What travels with an image."""
+    known = archive.metadata(position)
+    return images.Extras(known.pop("exif", b""), known.pop("icc", b""), known)
+
+
+def _facts(archive: Archive, position: int) -> tuple[str, int, int]:
+    image = int(archive.alive[position])
+    return archive.index.mode(image), *archive.index.shape(image)
+
+
+def _uniform(archive: Archive, chosen: Sequence[int], format: str) -> list[Target]:
+    """Every image in one format, or none at all."""
+    names = restored_names(archive.names_bytes, b"." + ENDINGS.get(format, format).encode())
+    targets, refused = [], []
+    for position in chosen:
+        extras = extras_of(archive, position)
+        reason = images.obstacle(format, *_facts(archive, position), extras)
+        if reason is not None:
+            refused.append(f"{printable(archive.names_bytes[position])}: {reason}")
+        name = names[position]
+        targets.append(Target(position, name, format, name, left_out=_left_out(format, extras)))
+    if refused:
+        raise UsageError(
+            f"{len(refused)} of {len(chosen)} images cannot be written as {format} ({refused[0]}); "
+            "nothing was written: choose png or tiff, --format same, or --select others"
+        )
+    return targets
+
+
+def _same(archive: Archive, chosen: Sequence[int]) -> list[Target]:
+    """Every image in the format that its name says, where that can be written; else as PNG."""
+    everything = range(len(archive))
+    formats = [_own_format(archive, position) for position in everything]
+    kept = {archive.names_bytes[position] for position in everything if not formats[position][1]}
+    spare = restored_names(archive.names_bytes, b".png", kept)
+    targets = []
+    for position in chosen:
+        format, reason = formats[position]
+        name = spare[position] if reason else archive.names_bytes[position]
+        left = _left_out(format, extras_of(archive, position))
+        targets.append(Target(position, name, format, spare[position], reason, left, format == "jpeg"))
+    return targets
+
+
+def _own_format(archive: Archive, position: int) -> tuple[str, str]:
+    """The format for one image and, if it is not its own, why."""
+    name = archive.names_bytes[position]
+    stem, dot, ending = name.rpartition(b"/")[2].rpartition(b".")
+    own = EXTENSIONS.get(b"." + ending.lower()) if stem and dot else None
+    format = _WRITTEN.get(own or "")
+    if own is None:
+        return "png", "its name does not say which format: it is a PNG"
+    if format is None or b"." + ending.lower() == _BILEVEL:
+        return "png", f"{own if format is None else 'bilevel PBM'} is not written: it is a PNG"
+    extras = extras_of(archive, position)
+    reason = images.obstacle(format, *_facts(archive, position), extras)
+    if reason is None and format == "jpeg" and not archive.index.images["error"][archive.alive[position]]:
+        reason = "it was archived exactly, and a JPEG would change it"
+    return ("png", f"{reason}: it is a PNG") if reason else (format, "")
+
+
+def _left_out(format: str, extras: images.Extras) -> str:
+    parts = images.left_out(format, extras)
+    return f"{format} has no place for its {', '.join(parts)}" if parts else ""
