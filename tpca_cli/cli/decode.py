@@ -19,7 +19,7 @@ Examples:
 
 
 @click.command("decode", epilog=EPILOG)
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("archive", type=options.INPUT)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write into."
 )
@@ -27,7 +27,7 @@ Examples:
     "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
 )
 @click.option(
-    "--components", type=click.IntRange(1), metavar="M", help="Use only the first M components: blurrier."
+    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
 )
 @click.option(
     "--format",
@@ -36,9 +36,7 @@ Examples:
     show_default=True,
     help="File format; all but jpeg keep exactly the decoded pixels.",
 )
-@click.option(
-    "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
-)
+@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
 @click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @options.workers_option

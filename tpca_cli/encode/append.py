@@ -65,7 +65,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         target = Target.from_dict(archive.target)
         if request.target is not None and request.target != target:
             raise UsageError(
-                f"{printable(asked.output)} was made with the target {archive.target}: "
+                f"{printable(asked.output)} was made with the target {target}: "
                 "leave the target out, or encode into another file"
             )
         found = _scanned(asked)

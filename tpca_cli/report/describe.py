@@ -30,6 +30,7 @@ from tpca_cli.report.facts import (
 from tpca_cli.store import Reader, format_of, open_checked
 
 if TYPE_CHECKING:
+    from tpca_cli.archive.index import Index
     from tpca_cli.archive.reader import Archive
 
 Floats = npt.NDArray[np.float64]
@@ -188,21 +189,35 @@ def _archive_parts(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def image_list(archive: Archive) -> list[dict[str, Any]]:
-    """Every image of an archive with its measured quality."""
+    """Every image of an archive with its measured quality and its bytes."""
     from tpca_cli.archive.reader import image_psnr
 
     index = archive.index
+    sizes = _image_bytes(index)
     rows = zip(index.alive().tolist(), image_psnr(index), strict=True)
     return [
         {
-            "name": printable(index.names[image]),
+            "name": index.names[image],
             "height": index.shape(image)[0],
             "width": index.shape(image)[1],
             "mode": index.mode(image),
             "psnr": quality,
+            "bytes": sizes[image],
+            "source_bytes": int(index.images["source_size"][image]),
         }
         for image, quality in rows
     ]
+
+
+def _image_bytes(index: Index) -> list[int]:
+    """The bytes of each image; those of a block are shared by its images by their samples."""
+    sizes = np.zeros(len(index), np.int64)
+    samples, blocks = index.samples(), index.blocks
+    for first, count, size in zip(blocks["first"], blocks["count"], blocks["size"], strict=True):
+        inside = slice(int(first), int(first) + int(count))
+        ends = np.rint(int(size) * np.cumsum(samples[inside]) / max(1, int(samples[inside].sum())))
+        sizes[inside] += np.diff(ends, prepend=0).astype(np.int64)
+    return [int(size) for size in sizes]
 
 
 def _basis_file(path: Path) -> Facts:
