@@ -158,8 +158,7 @@ def command(
     """Learn a basis from images, for `tpca encode --basis`.
 
     SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. Images of one size are one frame
-    each; images of mixed sizes are resized with --size or cut into tiles with --tile (8 x 8 if neither is
-    given).
+    each; others are resized with --size, or cut into tiles with --tile (8 x 8 if neither is given).
     """
     from tpca_cli.fit.plan import FitOptions, FitRequest
 

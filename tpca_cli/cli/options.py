@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tpca_cli.cli.progress import STAGES, Bar
 from tpca_cli.cli.text import plain, safe
 from tpca_cli.errors import UsageError, printable
 
@@ -159,7 +160,8 @@ class Console:
     as_json: bool = False
     quiet: bool = False
     verbose: bool = False
-    _bars: dict[str, Any] = field(default_factory=dict)
+    _bar: Bar | None = None
+    _drawn: Any = None  # the bar on the screen
     _began: float = field(default_factory=time.monotonic)
 
     @property
@@ -167,32 +169,54 @@ class Console:
         """How long the command has been running."""
         return time.monotonic() - self._began
 
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """Advance the bar of a stage; does nothing unless a person is watching."""
+    @property
+    def share(self) -> float:
+        """How much of the job is done, as far as a person is watching."""
+        return 0.0 if self._bar is None else self._bar.share
+
+    def begin(self, command: str) -> None:
+        """Show the bar of a command; does nothing unless a person is watching."""
         if self.quiet or self.as_json or not sys.stderr.isatty():
             return
-        bar = self._bars.get(stage)
-        if bar is None:
-            from tqdm import tqdm
+        from tqdm import tqdm
 
-            self.close()
-            bar = self._bars[stage] = tqdm(total=total, desc=stage, leave=False, dynamic_ncols=True)
-        bar.update(done - bar.n)
-        if done >= total:
-            bar.close()
-            del self._bars[stage]
+        tqdm.monitor_interval = 0  # no thread of its own: worker processes are forked
+        self._bar = Bar(STAGES.get(command, {}))
+        layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+        self._drawn = tqdm(
+            total=1000, desc=self._bar.label, leave=False, dynamic_ncols=True, smoothing=0, bar_format=layout
+        )
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Advance the bar: `done` of `total` in a stage; does nothing unless a person is watching."""
+        if self._bar is None:
+            return
+        before, reached = self._bar.label, 1000 * self._bar.advance(stage, done, total)
+        if self._bar.label != before:
+            self._drawn.set_description_str(self._bar.label, refresh=False)
+            self._drawn.n = reached
+            self._drawn.refresh()
+        else:
+            self._drawn.update(reached - self._drawn.n)
 
     def close(self) -> None:
         """Take the progress bar off the screen."""
-        for bar in self._bars.values():
-            bar.close()
-        self._bars.clear()
+        if self._drawn is not None:
+            self._drawn.close()
+        self._bar = self._drawn = None
+
+    def _echo(self, text: str) -> None:
+        """A line on stderr, above the bar."""
+        if self._drawn is not None:
+            self._drawn.clear()
+        click.echo(safe(text), err=True)
+        if self._drawn is not None:
+            self._drawn.refresh()
 
     def say(self, text: str) -> None:
         """A note on the way: the plan, a choice and its reason."""
         if not self.quiet and not self.as_json:
-            self.close()
-            click.echo(safe(text), err=True)
+            self._echo(text)
 
     def detail(self, text: str) -> None:
         """A note for those who asked for more."""
@@ -202,8 +226,7 @@ class Console:
     def warn(self, text: str) -> None:
         """Something the user should know; shown even when quiet."""
         if not self.as_json:
-            self.close()
-            click.echo(safe(f"tpca: warning: {text}"), err=True)
+            self._echo(f"tpca: warning: {text}")
 
     def skipped(self, items: Sequence[Any], *, shown: int = 20) -> None:
         """The inputs that were left out (things with `path` and `reason`), as warnings."""
@@ -229,6 +252,7 @@ def common_options(function: F) -> F:
     @functools.wraps(function)
     def with_console(*args: Any, as_json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> Any:
         console = Console(as_json, quiet, verbose)
+        console.begin(click.get_current_context().info_name or "")
         try:
             return function(*args, console=console, **kwargs)
         finally:
