@@ -96,9 +96,17 @@ def archive_facts(archive: Archive) -> Facts:
         tuple(sections),
         _archive_parts(data),
         values=_mean_sizes(archive),
-        values_name="mean size of the coefficients, by component",
+        values_name=f"mean size of the coefficients, largest first{_of_group(archive)}",
         data=data,
     )
+
+
+def _of_group(archive: Archive) -> str:
+    """Which group the chart shows, where there are several."""
+    if len(archive.groups) < 2 or not len(archive.index.blocks["group"]):
+        return ""
+    meta = archive.groups[int(np.bincount(archive.index.blocks["group"]).argmax())].meta
+    return f" ({samples_text(meta['dtype'], int(meta['channels']))} images)"
 
 
 def _mean_sizes(archive: Archive) -> Floats | None:
