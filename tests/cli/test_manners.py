@@ -71,7 +71,7 @@ def test_a_missing_output_folder_is_said_to_be_missing(
     arguments, photos, archive, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = tpca(*[word.format(photos=photos, archive=archive) for word in arguments], code=2)
+    outcome = tpca(*[word.format(photos=photos, archive=archive) for word in arguments], code=5)
     assert "there is no folder nowhere" in outcome.err and "lock" not in outcome.err
 
 

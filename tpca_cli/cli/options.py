@@ -17,7 +17,7 @@ import click
 
 from tpca_cli.cli.progress import STAGES, Bar
 from tpca_cli.cli.text import plain, safe
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import StorageError, UsageError, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -119,10 +119,10 @@ class OutputFile(click.Path):
         self.endings = tuple(endings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, or a usage error."""
+        """The path; an error that names the folder, or the endings that are known."""
         folder = os.path.dirname(value) or os.curdir
         if not os.path.isdir(folder):
-            self.fail(f"there is no folder {printable(folder)}: make it first", param, ctx)
+            raise StorageError(f"there is no folder {printable(folder)}: make it first")
         if self.endings and not str(value).lower().endswith(self.endings):
             self.fail(f"{printable(value)} must end in {' or '.join(self.endings)}", param, ctx)
         return super().convert(value, param, ctx)
