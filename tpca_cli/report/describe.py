@@ -96,7 +96,7 @@ def archive_facts(archive: Archive) -> Facts:
         tuple(sections),
         _archive_parts(data),
         values=_mean_sizes(archive),
-        values_name=f"mean size of the coefficients, largest first{_of_group(archive)}",
+        values_name=f"mean size of the coefficients{_of_group(archive)}",
         data=data,
     )
 
@@ -106,7 +106,7 @@ def _of_group(archive: Archive) -> str:
     if len(archive.groups) < 2 or not len(archive.index.blocks["group"]):
         return ""
     meta = archive.groups[int(np.bincount(archive.index.blocks["group"]).argmax())].meta
-    return f" ({samples_text(meta['dtype'], int(meta['channels']))} images)"
+    return f", {samples_text(meta['dtype'], int(meta['channels']))}"
 
 
 def _mean_sizes(archive: Archive) -> Floats | None:
