@@ -63,6 +63,11 @@ class Target:
             return cls("components", float(components), components)
         return cls("psnr", DEFAULT_PSNR, detail=True)
 
+    def __str__(self) -> str:
+        """`psnr 36`, `max-bytes 20000 and components 10`."""
+        words = (f"{kind.replace('_', '-')} {value:g}" for kind, value in self.to_dict().items())
+        return " and ".join(words)
+
     def to_dict(self) -> dict[str, float | int]:
         """What was asked for as plain values, for a file."""
         asked: dict[str, float | int] = {self.kind: self.value}

@@ -205,7 +205,7 @@ def draw(
     title = f"{experiment.title}, {len(frames):,} images: {experiment.spectrum}"
     energy = values[values > values[0] * 1e-14] / total
     drawn = charts.spectrum_charts(shown[: len(energy)], 0.0, experiment.spectrum)
-    spectrum.write_bytes(charts.to_png(drawn, title))
+    spectrum.write_bytes(charts.to_file(drawn, title))
     labels = [str(number + 1) for number in range(len(elements))]
     sheet = sheets.basis_sheet(elements, labels, side=64)
     basis.with_suffix(".jpg").write_bytes(images.encode_file(sheet, "RGB", format="jpeg", quality=QUALITY))

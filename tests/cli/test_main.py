@@ -52,19 +52,38 @@ def test_every_failure_is_one_line_and_its_code(monkeypatch, capsys, failure, co
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("4096", 4096), ("20M", 20 << 20), ("1.5G", 3 << 29), ("1K", 1024)]
+    ("text", "size"),
+    [
+        *(
+            ("4096", 4096),
+            ("20M", 20 << 20),
+            ("1.5G", 3 << 29),
+            ("1K", 1024),
+            ("1k", 1024),
+            ("2MiB", 2 << 20),
+        ),
+        *(("20MB", 20_000_000), ("1kB", 1000), ("1e6", 1_000_000), ("1.5e3", 1500)),
+    ],
 )
 def test_sizes_parse(text: str, size: int) -> None:
     assert ByteSize().convert(text, None, None) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "20 M", "20MB", "1e9", "M", "1.5.2G", "٣M", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "20 M", "20MBB", "20Mi", "1e-3", "1e99", "M", "B", "1.5.2G", "٣M", "nan"]
+)
 def test_odd_sizes_are_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         ByteSize().convert(text, None, None)
 
 
-@pytest.mark.parametrize("text", ["64", "64x", "0x64", "64x-1", "64X64", "1000000x1"])
+def test_frame_sizes_parse() -> None:
+    assert (
+        FrameSize().convert("640x480", None, None) == FrameSize().convert("640X480", None, None) == (640, 480)
+    )
+
+
+@pytest.mark.parametrize("text", ["64", "64x", "0x64", "64x-1", "64XX64", "1000000x1"])
 def test_odd_frame_sizes_are_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         FrameSize().convert(text, None, None)
@@ -89,6 +108,7 @@ def test_plain_holds_only_what_json_can() -> None:
         "a": [0, 1],
         "b": None,
         "c": "\\xff",
+        "c_bytes": "ff",
         "d": [0.5],
     }
 

@@ -71,8 +71,8 @@ def test_png_shows_the_lines_in_their_colors_and_is_repeatable(panels: int) -> N
     values = 1e6 / np.arange(1.0, 30.0)
     drawn = charts.spectrum_charts(values, 1e7 if panels == 2 else 0.0, "eigenvalues")
     assert len(drawn) == panels
-    file = charts.to_png(drawn, "title")
-    assert file == charts.to_png(drawn, "title")
+    file = charts.to_file(drawn, "title")
+    assert file == charts.to_file(drawn, "title")
     pixels = np.asarray(Image.open(io.BytesIO(file)))
     line = (pixels == PALETTE["series-0"]).all(axis=-1)
     for panel in np.array_split(line, panels, axis=1):

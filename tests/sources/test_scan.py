@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pictures import natural, save
 
-from tpca_cli.errors import StorageError, UsageError
+from tpca_cli.errors import UsageError
 from tpca_cli.names import name_problem
 from tpca_cli.sources.scan import Scan, Skipped, scan
 
@@ -114,7 +114,7 @@ def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
         scan([tmp_path / "nothing"])
     with pytest.raises(UsageError, match="no image matches"):
         scan([f"{tmp_path}/*.png"])
-    with pytest.raises(StorageError, match="list"):
+    with pytest.raises(UsageError, match="no such list"):
         scan([f"@{tmp_path}/nothing"])
 
 

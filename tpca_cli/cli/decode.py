@@ -34,7 +34,7 @@ class FormatChoice(click.Choice[str]):
 
 
 @click.command("decode", epilog=EPILOG)
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("archive", type=options.INPUT)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write into."
 )
@@ -42,7 +42,7 @@ class FormatChoice(click.Choice[str]):
     "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
 )
 @click.option(
-    "--components", type=click.IntRange(1), metavar="M", help="Use only the first M components: blurrier."
+    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
 )
 @click.option(
     "--format",
@@ -52,9 +52,7 @@ class FormatChoice(click.Choice[str]):
     help="File format; all but jpeg keep exactly the decoded pixels. bmp holds no metadata. same: each image "
     "under its own name and in its own format, JPEG with less added error than the archive has.",
 )
-@click.option(
-    "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
-)
+@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option(

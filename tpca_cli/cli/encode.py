@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -14,7 +13,7 @@ import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human, quality, table, times
+from tpca_cli.cli.text import duration, human, quality, table, times
 from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -35,33 +34,28 @@ Without a target, the result has 36 dB: hard to tell from the original at normal
 little contrast that this would cost what can be seen in them, it has more."""
 
 SHOWN = 20  # images that are named, unless all are asked for
-TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 
 
 @click.command("encode", epilog=EPILOG)
 @options.sources_argument
 @options.output_option
 @click.option(
-    "--psnr", type=click.FloatRange(5, 120), metavar="DB", help="Reach this quality, pooled over all samples."
+    "--psnr", type=options.Number(5, 120), metavar="DB", help="Reach this quality, pooled over all samples."
 )
 @click.option(
     "--energy",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=options.Number(0, 1, min_open=True, max_open=True),
     help="Keep this share of the energy (0..1).",
 )
 @click.option("--max-bytes", type=options.ByteSize(), help="Stay within this file size.")
 @click.option(
-    "--ratio", type=click.FloatRange(1, min_open=True), help="Be this many times smaller than raw pixels."
+    "--ratio", type=options.Number(1, min_open=True), help="Be this many times smaller than raw pixels."
 )
 @click.option(
-    "--step", type=click.FloatRange(1 / 64, 2000), help="Quantiser step, in pixel values (of 8 or 16 bits)."
+    "--step", type=options.Number(1 / 64, 2000), help="Quantiser step, in pixel values (of 8 or 16 bits)."
 )
-@click.option(
-    "--components", type=click.IntRange(1), metavar="M", help="Keep at most M components per frame."
-)
-@click.option(
-    "--basis", type=click.Path(path_type=Path), help="Use the basis of this file instead of fitting one."
-)
+@click.option("--components", type=options.Count(1), metavar="M", help="Keep at most M components per frame.")
+@click.option("--basis", type=options.INPUT, help="Use the basis of this file instead of fitting one.")
 @click.option("--link-basis", is_flag=True, help="Store only the digest of --basis, not the basis.")
 @click.option(
     "--method",
@@ -129,8 +123,8 @@ def command(
     from tpca_cli.rate import Target
     from tpca_cli.sources.read_plan import Reading
 
-    asked = (psnr, energy, max_bytes, ratio, step)
-    target = Target.choose(components, **dict(zip(TARGETS, asked, strict=True)))
+    asked = options.in_force(psnr=psnr, energy=energy, max_bytes=max_bytes, ratio=ratio, step=step)
+    target = Target.choose(components, **asked)
     if not append and (refit or on_change != "replace"):
         raise UsageError("--refit and --on-change belong to --append")
     if basis is not None and (tile or method != "auto"):
@@ -139,7 +133,7 @@ def command(
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
     reading = Reading(size, max_pixels, on_error, workers)
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
-    given = components is not None or any(value is not None for value in asked)
+    given = components is not None or any(value is not None for value in asked.values())
     addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
     if dry_run:
         return _plan(console, request, addition, cluster)
@@ -201,7 +195,6 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     from tpca_cli.archive.reader import Archive
     from tpca_cli.encode.run import encode
 
-    started = time.monotonic()
     result = encode(request, console.say, console.progress)
     console.skipped(result.skipped)
     with Archive(request.output, ready=False) as archive:
@@ -211,12 +204,12 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     data = {
         **facts,
         "output": request.output,
-        "seconds": round(time.monotonic() - started, 3),
+        "seconds": console.seconds,
         "steps": [asdict(tried) for tried in result.tried],
         "low_quality": [asdict(item) for item in result.low_quality],
         "warning": result.missed,
     }
-    console.result(data, _summary(request.output, facts))
+    console.result(data, _summary(console, request.output, facts))
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or result.missed else 0
 
 
@@ -226,7 +219,6 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     from tpca_cli.encode.append import append
 
     output = wanted.encode.output
-    started = time.monotonic()
     result = append(wanted, console.say, console.progress)
     console.skipped(result.skipped)
     done = "replaced by" if wanted.on_change == "replace" else "kept, in spite of"
@@ -250,12 +242,14 @@ def _append(console: Console, wanted: AppendRequest) -> int:
         "skipped": skipped,
         "appended": counts,
         "output": output,
-        "seconds": round(time.monotonic() - started, 3),
+        "seconds": console.seconds,
         "low_quality": [asdict(item) for item in result.low_quality],
         "warning": warning,
     }
     did = f"{counts['added']} images added, {counts['replaced']} replaced, {result.unchanged} unchanged"
-    text = f"{did}\n{_summary(output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
+    text = (
+        f"{did}\n{_summary(console, output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
+    )
     console.result(data, text)
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or warning else 0
 
@@ -282,10 +276,10 @@ def _tell_partial(console: Console, facts: dict[str, Any]) -> None:
         )
 
 
-def _summary(output: Path, facts: dict[str, Any]) -> str:
+def _summary(console: Console, output: Path, facts: dict[str, Any]) -> str:
     return (
         f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
-        f"{human(facts['raw_bytes'])} of pixels\n"
-        f"{output}: {human(facts['archive_bytes'])}, {times(facts['ratio_source'])} the files, "
+        f"{human(facts['raw_bytes'])} of pixels, in {duration(console.seconds)}\n"
+        f"{printable(output)}: {human(facts['archive_bytes'])}, {times(facts['ratio_source'])} the files, "
         f"{times(facts['ratio_raw'])} the pixels, {quality(facts['psnr'], facts['psnr_min'])}"
     )

@@ -38,12 +38,12 @@ def choice_options(function: options.F) -> options.F:
         click.option("--all", "all_pairs", is_flag=True, help="Keep all components."),
         click.option(
             "--energy",
-            type=click.FloatRange(0, 1, min_open=True),
+            type=options.Number(0, 1, min_open=True),
             metavar="SHARE",
             help="Keep the fewest components that hold this share of the energy (0..1).",
         ),
         click.option(
-            "--components", type=click.IntRange(1), metavar="M", help="Keep the M strongest components."
+            "--components", type=options.Count(1), metavar="M", help="Keep the M strongest components."
         ),
     ):
         function = option(function)
@@ -61,7 +61,7 @@ def solve_options(function: options.F) -> options.F:
         ),
         click.option(
             "--tolerance",
-            type=click.FloatRange(1e-12, 0.1),
+            type=options.Number(1e-12, 0.1),
             metavar="R",
             help="The largest residual, as a share of the largest eigenvalue; not reached is an error. "
             "[default: 1e-6 for exact; fast reports what it reached]",
@@ -79,7 +79,7 @@ def solve_options(function: options.F) -> options.F:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=options.OutputFile(),
     help="The file to write; with --update it may be left out.",
 )
 @click.option(
@@ -102,7 +102,7 @@ def solve_options(function: options.F) -> options.F:
 @solve_options
 @click.option(
     "--update",
-    type=click.Path(path_type=Path),
+    type=options.INPUT,
     metavar="BASIS.h5",
     help="Add the images to those that this basis was fitted to.",
 )
@@ -115,7 +115,7 @@ def solve_options(function: options.F) -> options.F:
 )
 @click.option(
     "--cache",
-    type=click.Path(path_type=Path),
+    type=options.OutputFile(),
     metavar="TENSORS.h5",
     help="Keep the decoded frames here and use them again next time.",
 )
@@ -158,17 +158,18 @@ def command(
     """Learn a basis from images, for `tpca encode --basis`.
 
     SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. Images of one size are one frame
-    each; images of mixed sizes are resized with --size or cut into tiles with --tile (8 x 8 if neither is
-    given).
+    each; others are resized with --size, or cut into tiles with --tile (8 x 8 if neither is given).
     """
     from tpca_cli.fit.plan import FitOptions, FitRequest
 
     output = output or update
     if output is None:
         raise UsageError("missing option '-o' / '--output'")
-    exclusive({"--size": size, "--tile": tile})
-    exclusive({"--cluster": cluster, "--cache": cache}, "workers of a cluster keep frames in their memory")
-    exclusive({"--components": components, "--energy": energy, "--all": all_pairs or None})
+    if cluster is not None and cache is not None:
+        raise UsageError("--cache is for one machine: the workers of --cluster keep frames in their memory")
+    frame = options.in_force(size=size, tile=tile)
+    choice = options.in_force(components=components, energy=energy, all_pairs=all_pairs)
+    components, energy, all_pairs = choice.values()
     wish = FitOptions(
         method, solver, components, energy, all_pairs, center, tolerance, keep_operator, operator_only
     )
@@ -176,8 +177,7 @@ def command(
         sources=sources,
         output=output,
         wish=wish,
-        size=size,
-        tile=tile,
+        **frame,
         memory=memory,
         workers=workers,
         max_pixels=max_pixels,
@@ -188,13 +188,6 @@ def command(
         force=force,
     )
     return _plan(console, request, cluster) if dry_run else _fit(console, request, cluster, lock_wait)
-
-
-def exclusive(values: dict[str, object], why: str = "") -> None:
-    """Stop if more than one of these options was given."""
-    given = [name for name, value in values.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude one another{': ' if why else ''}{why}")
 
 
 def _plan(console: Console, request: FitRequest, cluster: str | None) -> int:

@@ -6,12 +6,13 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.options import Console
+from tpca_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from tpca_cli.report.album import Album
@@ -28,38 +29,53 @@ Examples:
   tpca inspect photos.h5 --report photos.html --source photos/
 
 \b
-Pictures are PNG files; --basis-grid and --gallery also write JPEG, to OUT.jpg."""
+Pictures are PNG files, or JPEG to OUT.jpg."""
 
-FILE = click.Path(path_type=Path)
+PICTURE = options.OutputFile(options.PICTURES)
+SORTS = ("name", "psnr", "bytes", "pixels")
 
 
 @click.command("inspect", epilog=EPILOG)
-@click.argument("file", type=FILE)
-@click.option("--list", "listed", is_flag=True, help="List the images of an archive with their PSNR.")
-@click.option("--spectrum", type=FILE, metavar="OUT.png", help="Plot the spectrum and the cumulative energy.")
-@click.option("--basis-grid", type=FILE, metavar="OUT.png", help="Draw the strongest basis elements.")
+@click.argument("file", type=options.INPUT)
+@click.option("--list", "listed", is_flag=True, help="List the images of an archive, with PSNR and bytes.")
 @click.option(
-    "--count", type=click.IntRange(1, 1024), default=40, show_default=True, help="How many of them."
+    "--sort",
+    type=click.Choice([*SORTS, *(f"-{name}" for name in SORTS)]),
+    metavar="|".join(SORTS),
+    help="With --list: the order; -psnr and so on for the largest first. Images that share a block share its "
+    "bytes by their pixels.",
 )
 @click.option(
+    "--spectrum", type=PICTURE, metavar="OUT.png", help="Plot the spectrum and the cumulative energy."
+)
+@click.option("--basis-grid", type=PICTURE, metavar="OUT.png", help="Draw the strongest basis elements.")
+@click.option("--count", type=options.Count(1, 1024), default=40, show_default=True, help="How many of them.")
+@click.option(
     "--gallery",
-    type=(str, FILE),
+    type=(str, PICTURE),
     metavar="SOURCE OUT.png",
     help="Originals over reconstructions at several M, with the PSNR of each.",
 )
 @click.option(
     "--rd",
-    type=(str, FILE),
+    type=(str, PICTURE),
     metavar="SOURCE OUT.png",
     help="Rate-distortion curve of this basis on a sample, beside JPEG and WebP.",
 )
-@click.option("--report", type=FILE, metavar="OUT.html", help="One self-contained page with all of this.")
-@click.option("--basis", type=FILE, help="The basis file of an archive made with --link-basis, for pictures.")
+@click.option(
+    "--report",
+    type=options.OutputFile((".html", ".htm")),
+    metavar="OUT.html",
+    help="One self-contained page with all of this.",
+)
+@click.option(
+    "--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis, for pictures."
+)
 @click.option("--source", metavar="SOURCE", help="Originals that --report compares with.")
 @click.option(
     "--images",
     "pictures",
-    type=click.IntRange(1, 64),
+    type=options.Count(1, 64),
     default=8,
     show_default=True,
     help="How many images --gallery and --report show.",
@@ -70,6 +86,7 @@ def command(
     console: Console,
     file: Path,
     listed: bool,
+    sort: str | None,
     spectrum: Path | None,
     basis_grid: Path | None,
     count: int,
@@ -87,10 +104,12 @@ def command(
     """
     from tpca_cli.report.describe import describe
 
+    if sort and not listed:
+        raise UsageError("--sort needs --list")
     progress = console.progress
     drawings: list[tuple[Path, Callable[[Album], bytes]]] = []
     if spectrum:
-        drawings.append((spectrum, lambda album: album.spectrum()))
+        drawings.append((spectrum, lambda album: album.spectrum(_format(spectrum))))
     if basis_grid:
         drawings.append((basis_grid, lambda album: album.basis_grid(count, _format(basis_grid))))
     if report:
@@ -101,23 +120,23 @@ def command(
         drawings.append((picture, lambda album: album.gallery([shown], pictures, _format(picture))))
     if rd:
         measured, chart = rd
-        drawings.append((chart, lambda album: album.rate_distortion([measured], progress)))
+        drawings.append((chart, lambda album: album.rate_distortion([measured], progress, _format(chart))))
     if not drawings and not listed:
         facts = describe(file)
         console.result(facts.data, _page(facts))
         return 0
-    return _show(console, file, basis, listed, drawings, force)
+    return _show(console, file, basis, (sort or "") if listed else None, drawings, force)
 
 
 def _show(
     console: Console,
     file: Path,
     basis: Path | None,
-    listed: bool,
+    listed: str | None,
     drawings: Sequence[tuple[Path, Callable[[Album], bytes]]],
     force: bool,
 ) -> int:
-    """Write the drawings of a file, and print its page or its list of images."""
+    """Write the drawings of a file, and print its page, or its images in the order `listed` if not None."""
     from tpca_cli.errors import printable
     from tpca_cli.report.album import open_album
     from tpca_cli.store import check_output, write_file
@@ -132,10 +151,10 @@ def _show(
     with open_album(file, linked) as album:
         data = dict(album.facts.data)
         text = _page(album.facts)
-        if listed:
+        if listed is not None:
             from tpca_cli.report.terminal import listing
 
-            data["list"] = album.listing()
+            data["list"] = _sorted(album.listing(), listed)
             text = listing(data["list"])
         for target, draw in drawings:
             write_file(target, draw(album), force=force)
@@ -145,6 +164,14 @@ def _show(
             console.say(f"wrote {path}")
     console.result(data, text)
     return 0
+
+
+def _sorted(images: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
+    """The images by one of `SORTS`, falling after a minus; as they are in the file if `order` is empty."""
+    key = order.removeprefix("-")
+    if key == "pixels":
+        return sorted(images, key=lambda item: item["height"] * item["width"], reverse=order != key)
+    return sorted(images, key=lambda item: item[key], reverse=order != key) if key else images
 
 
 def _format(target: Path) -> str:

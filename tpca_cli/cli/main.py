@@ -7,6 +7,7 @@ exceptions, so that every temporary file is removed on the way out.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import os
@@ -18,6 +19,7 @@ from types import FrameType
 import click
 
 from tpca_cli import __version__
+from tpca_cli.cli.text import safe
 from tpca_cli.errors import Interrupted, TpcaError
 
 COMMANDS = {
@@ -28,6 +30,15 @@ COMMANDS = {
     "merge": "add the operators of disjoint shards and solve",
     "verify": "check an archive, also against its sources",
     "repack": "rewrite an archive without waste, pixels identical",
+}
+
+# what people type for a command by the habit of other tools
+ALIASES = {
+    **dict.fromkeys(("compress", "pack", "create", "append", "add"), "encode"),
+    **dict.fromkeys(("decompress", "extract", "unpack", "restore"), "decode"),
+    **dict.fromkeys(("info", "list", "ls", "show"), "inspect"),
+    **dict.fromkeys(("check", "test", "compare"), "verify"),
+    **dict.fromkeys(("fit", "learn", "train"), "fit-basis"),
 }
 
 _received: list[int] = []
@@ -62,6 +73,18 @@ class LazyGroup(click.Group):
                 name = parameter.name.upper()
                 parameter.envvar = [f"TPCA_{cmd_name.replace('-', '_').upper()}_{name}", f"TPCA_{name}"]
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with; a usage error that names the one that may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], COMMANDS, 1) or [ALIASES.get(args[0].lower(), "")]
+            if not near[0] or "mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", error.ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands on the help page, without importing any of them."""
@@ -135,7 +158,7 @@ def _ending(failure: BaseException, arguments: list[str], as_json: bool) -> int:
 
 def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[str, str], ...] = ()) -> int:
     """One line on stderr after those for skipped inputs, or one JSON object on stdout."""
-    line = " ".join(message.split("\n"))
+    line = safe(" ".join(message.split("\n")))
     try:
         if as_json:
             import json
@@ -146,7 +169,7 @@ def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[str, st
             print(json.dumps(data), flush=True)
         else:
             for path, reason in skipped:
-                print(f"tpca: warning: skipped {path}: {reason}", file=sys.stderr)
+                print(safe(f"tpca: warning: skipped {path}: {reason}"), file=sys.stderr)
             print(f"tpca: {line}", file=sys.stderr, flush=True)
     except OSError:
         pass

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.fit_basis import basis_text, choice_options, exclusive, solve_options
+from tpca_cli.cli.fit_basis import basis_text, choice_options, solve_options
 from tpca_cli.cli.options import Console
 
 EPILOG = """\b
@@ -22,7 +22,7 @@ counted the same image are refused, since a sum cannot be taken apart."""
 
 
 @click.command("merge", epilog=EPILOG)
-@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=options.INPUT)
 @options.output_option
 @choice_options
 @solve_options
@@ -56,7 +56,8 @@ def command(
     from tpca_cli.fit.merge import MergeRequest, merge
     from tpca_cli.fit.plan import FitOptions
 
-    exclusive({"--components": components, "--energy": energy, "--all": all_pairs or None})
+    choice = options.in_force(components=components, energy=energy, all_pairs=all_pairs)
+    components, energy, all_pairs = choice.values()
     wish = FitOptions(
         "auto", "exact", components, energy, all_pairs, center, tolerance, keep_operator, operator_only
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,17 +15,19 @@ from typing import Any, TypeVar
 
 import click
 
-from tpca_cli.cli.text import plain
-from tpca_cli.errors import printable
+from tpca_cli.cli.progress import STAGES, Bar
+from tpca_cli.cli.text import plain, safe
+from tpca_cli.errors import StorageError, UsageError, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 EXIT_SKIPPED = 3
+UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)(?:([kKMGT])(i?B)?)?")
+PICTURES = (".png", ".jpg", ".jpeg")
 
 
 class ByteSize(click.ParamType):  # type: ignore[type-arg]
-    """`20M`, `1.5G`, `4096`: a positive number of bytes, units of 1024."""
+    """`20M` and `20MiB` are 20 x 1024 x 1024 bytes, `20MB` is 20,000,000; `4096` and `1e6` are bytes."""
 
     name = "size"
 
@@ -31,10 +35,12 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
         """The number of bytes, or a usage error."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)", str(value))
-        size = int(float(match[1]) * UNITS[match[2]]) if match else 0
-        if size < 1:
-            self.fail(f"{value!r} is not a size such as 500K, 20M or 1.5G", param, ctx)
+        match = UNIT.fullmatch(str(value))
+        base = 1000 if match and match[3] == "B" else 1024
+        power = " KMGT".index(match[2].upper()) if match and match[2] else 0
+        size = int(float(match[1]) * base**power) if match else 0
+        if not 1 <= size < 2**63:
+            self.fail(f"{value!r} is not a size such as 500K, 20M, 20MB or 1.5G", param, ctx)
         return size
 
 
@@ -49,10 +55,102 @@ class FrameSize(click.ParamType):  # type: ignore[type-arg]
         """Height and width, or a usage error."""
         if isinstance(value, tuple):
             return value
-        match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", str(value))
+        match = re.fullmatch(r"([0-9]{1,5})[xX]([0-9]{1,5})", str(value))
         if not match or not (int(match[1]) and int(match[2])):
             self.fail(f"{value!r} is not a size such as 64x64 (height x width)", param, ctx)
         return int(match[1]), int(match[2])
+
+
+class Number(click.FloatRange):
+    """A number within bounds; what is wrong with another is said in words."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a usage error."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return float(_within(self, number, value, param, ctx))
+
+
+class Count(click.IntRange):
+    """A whole number within bounds; what is wrong with another is said in words."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, or a usage error."""
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", str(value)):
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        return int(_within(self, int(value), value, param, ctx))
+
+
+def _within(
+    kind: Number | Count, number: float, given: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> float:
+    low, high = kind.min, kind.max
+    too_low = low is not None and (number <= low if kind.min_open else number < low)
+    too_high = high is not None and (number >= high if kind.max_open else number > high)
+    if too_low or too_high:
+        bounds = []
+        if low is not None:
+            bounds.append(f"above {low:g}" if kind.min_open else f"at least {low:g}")
+        if high is not None:
+            bounds.append(f"below {high:g}" if kind.max_open else f"at most {high:g}")
+        kind.fail(f"{given} is out of range: it must be {' and '.join(bounds)}", param, ctx)
+    return number
+
+
+class InputFile(click.Path):
+    """A file that must be there."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a usage error."""
+        if not os.path.lexists(value):
+            self.fail(f"no such file: {printable(value)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class OutputFile(click.Path):
+    """A file to write: its folder must be there, and a picture must have an ending that says its format."""
+
+    def __init__(self, endings: Sequence[str] = ()) -> None:
+        super().__init__(path_type=Path)
+        self.endings = tuple(endings)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; an error that names the folder, or the endings that are known."""
+        folder = os.path.dirname(value) or os.curdir
+        if not os.path.isdir(folder):
+            raise StorageError(f"there is no folder {printable(folder)}: make it first")
+        if self.endings and not str(value).lower().endswith(self.endings):
+            self.fail(f"{printable(value)} must end in {' or '.join(self.endings)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+INPUT = InputFile(path_type=Path)
+
+
+def in_force(**values: Any) -> dict[str, Any]:
+    """Options of which only one may be given, by parameter name; the command line overrides variables."""
+    context = click.get_current_context()
+    given = [name for name, value in values.items() if value not in (None, False)]
+    typed = [n for n in given if context.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE]
+    kept = typed or given
+    if len(kept) > 1:
+        names = " and ".join(_spelled(context, name, bool(typed)) for name in kept)
+        raise UsageError(f"{names} exclude one another: give one of them")
+    unset = {name: False if isinstance(value, bool) else None for name, value in values.items()}
+    return unset | {name: values[name] for name in kept}
+
+
+def _spelled(context: click.Context, name: str, typed: bool) -> str:
+    """An option as it was given: `--psnr`, or the variable."""
+    (option,) = (each for each in context.command.params if each.name == name)
+    variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+    return (
+        option.opts[0] if typed else next((each for each in variables if each in os.environ), option.opts[0])
+    )
 
 
 @dataclass
@@ -62,34 +160,63 @@ class Console:
     as_json: bool = False
     quiet: bool = False
     verbose: bool = False
-    _bars: dict[str, Any] = field(default_factory=dict)
+    _bar: Bar | None = None
+    _drawn: Any = None  # the bar on the screen
+    _began: float = field(default_factory=time.monotonic)
 
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """Advance the bar of a stage; does nothing unless a person is watching."""
+    @property
+    def seconds(self) -> float:
+        """How long the command has been running."""
+        return time.monotonic() - self._began
+
+    @property
+    def share(self) -> float:
+        """How much of the job is done, as far as a person is watching."""
+        return 0.0 if self._bar is None else self._bar.share
+
+    def begin(self, command: str) -> None:
+        """Show the bar of a command; does nothing unless a person is watching."""
         if self.quiet or self.as_json or not sys.stderr.isatty():
             return
-        bar = self._bars.get(stage)
-        if bar is None:
-            from tqdm import tqdm
+        from tqdm import tqdm
 
-            self.close()
-            bar = self._bars[stage] = tqdm(total=total, desc=stage, leave=False, dynamic_ncols=True)
-        bar.update(done - bar.n)
-        if done >= total:
-            bar.close()
-            del self._bars[stage]
+        tqdm.monitor_interval = 0  # no thread of its own: worker processes are forked
+        self._bar = Bar(STAGES.get(command, {}))
+        layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+        self._drawn = tqdm(
+            total=1000, desc=self._bar.label, leave=False, dynamic_ncols=True, smoothing=0, bar_format=layout
+        )
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Advance the bar: `done` of `total` in a stage; does nothing unless a person is watching."""
+        if self._bar is None:
+            return
+        before, reached = self._bar.label, 1000 * self._bar.advance(stage, done, total)
+        if self._bar.label != before:
+            self._drawn.set_description_str(self._bar.label, refresh=False)
+            self._drawn.n = reached
+            self._drawn.refresh()
+        else:
+            self._drawn.update(reached - self._drawn.n)
 
     def close(self) -> None:
         """Take the progress bar off the screen."""
-        for bar in self._bars.values():
-            bar.close()
-        self._bars.clear()
+        if self._drawn is not None:
+            self._drawn.close()
+        self._bar = self._drawn = None
+
+    def _echo(self, text: str) -> None:
+        """A line on stderr, above the bar."""
+        if self._drawn is not None:
+            self._drawn.clear()
+        click.echo(safe(text), err=True)
+        if self._drawn is not None:
+            self._drawn.refresh()
 
     def say(self, text: str) -> None:
         """A note on the way: the plan, a choice and its reason."""
         if not self.quiet and not self.as_json:
-            self.close()
-            click.echo(text, err=True)
+            self._echo(text)
 
     def detail(self, text: str) -> None:
         """A note for those who asked for more."""
@@ -99,8 +226,7 @@ class Console:
     def warn(self, text: str) -> None:
         """Something the user should know; shown even when quiet."""
         if not self.as_json:
-            self.close()
-            click.echo(f"tpca: warning: {text}", err=True)
+            self._echo(f"tpca: warning: {text}")
 
     def skipped(self, items: Sequence[Any], *, shown: int = 20) -> None:
         """The inputs that were left out (things with `path` and `reason`), as warnings."""
@@ -115,7 +241,7 @@ class Console:
         if self.as_json:
             click.echo(json.dumps(plain(data), allow_nan=False))
         elif not self.quiet:
-            click.echo(text)
+            click.echo(safe(text))
 
 
 def common_options(function: F) -> F:
@@ -126,6 +252,7 @@ def common_options(function: F) -> F:
     @functools.wraps(function)
     def with_console(*args: Any, as_json: bool, quiet: bool, verbose: bool, **kwargs: Any) -> Any:
         console = Console(as_json, quiet, verbose)
+        console.begin(click.get_current_context().info_name or "")
         try:
             return function(*args, console=console, **kwargs)
         finally:
@@ -141,16 +268,14 @@ def common_options(function: F) -> F:
 
 
 sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-output_option = click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write."
-)
+output_option = click.option("-o", "--output", required=True, type=OutputFile(), help="The file to write.")
 force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 memory_option = click.option(
     "--memory", type=ByteSize(), default="2G", show_default=True, help="Working memory to stay within."
 )
 workers_option = click.option(
     "--workers",
-    type=click.IntRange(1, 1024),
+    type=Count(1, 1024),
     default=lambda: len(os.sched_getaffinity(0)),
     show_default="all cores",
     help="Threads that read and code images.",
@@ -158,15 +283,13 @@ workers_option = click.option(
 size_option = click.option(
     "--size", type=FrameSize(), help="Resize every image to this height and width first."
 )
-tile_option = click.option(
-    "--tile", type=click.IntRange(2, 256), help="Cut images into tiles of T x T pixels."
-)
+tile_option = click.option("--tile", type=Count(2, 256), help="Cut images into tiles of T x T pixels.")
 max_pixels_option = click.option(
     "--max-pixels",
-    type=click.IntRange(1),
-    default=100_000_000,
+    type=Count(1),
+    default=250_000_000,
     show_default=True,
-    help="Skip images with more pixels than this.",
+    help="Skip images with more pixels than this; encoding one takes about 32 bytes of memory per pixel.",
 )
 on_error_option = click.option(
     "--on-error",
@@ -177,7 +300,7 @@ on_error_option = click.option(
 )
 lock_wait_option = click.option(
     "--lock-wait",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0.0,
     show_default=True,
     metavar="SECONDS",

@@ -20,12 +20,10 @@ Examples:
 
 
 @click.command("repack", epilog=EPILOG)
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("archive", type=options.INPUT)
 @options.output_option
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
-@click.option(
-    "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
-)
+@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
 @options.workers_option
 @options.lock_wait_option
 @options.force_option

@@ -19,6 +19,14 @@ def human(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def duration(seconds: float) -> str:
+    """Seconds for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def times(ratio: float) -> str:
     """A ratio of sizes as words that go before a noun: `1/12.5 of`, or `1.3 times` where the data grew."""
     return f"1/{ratio:.1f} of" if ratio >= 1 else f"{1 / max(ratio, 1e-9):.1f} times"
@@ -39,17 +47,41 @@ def shape(sides: tuple[int, ...] | list[int]) -> str:
 def table(facts: Mapping[str, Any]) -> str:
     """One line per fact that is known: the key, and the value in a column of its own."""
     width = max(map(len, facts))
-    return "\n".join(f"{key:{width}} {value}" for key, value in facts.items() if value is not None)
+    rows = ((key, _cell(key, value)) for key, value in facts.items() if value is not None)
+    return "\n".join(f"{key:{width}} {value}" for key, value in rows)
+
+
+def _cell(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_cell('', item)}" for name, item in value.items())
+    if isinstance(value, int) and "bytes" in key:
+        return human(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def safe(text: str) -> str:
+    """Text that no terminal will obey: whatever is neither printable nor a new line is escaped."""
+    return "".join(ch if ch.isprintable() or ch == "\n" else _escaped(ch) for ch in text)
+
+
+def _escaped(ch: str) -> str:
+    byte = ord(ch) - 0xDC00  # a byte that was not UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else ch.encode("unicode_escape").decode()
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: numpy scalars and arrays, bytes paths and non-finite numbers included."""
+    """`value` as JSON can hold it: numpy scalars and arrays, bytes, paths and non-finite numbers included.
+
+    Names are text where they are UTF-8. Where they are not, escapes stand for the odd bytes, and `KEY_bytes`
+    beside `KEY` has all bytes in hexadecimal; in a list of names it has None for those that are text.
+    """
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, bytes):
-        return printable(value)
-    if isinstance(value, os.PathLike):
-        return printable(os.fspath(value))
+        shown = {str(key): plain(item) for key, item in value.items()}
+        exact = {f"{key}_bytes": _odd_bytes(item) for key, item in value.items()}
+        return shown | {key: item for key, item in exact.items() if item is not None}
+    if isinstance(value, (bytes, os.PathLike)):
+        name = os.fsencode(value)
+        return name.decode() if _odd_bytes(name) is None else printable(name)
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, (list, tuple)):
@@ -57,3 +89,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _odd_bytes(value: Any) -> Any:
+    """The names in `value` that are not UTF-8, in hexadecimal; None if there are none."""
+    if isinstance(value, (list, tuple)):
+        odd = [_odd_bytes(item) for item in value]
+        return odd if any(item is not None for item in odd) else None
+    if not isinstance(value, (bytes, os.PathLike)):
+        return None
+    name = os.fsencode(value)
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return name.hex()
+    return None

@@ -32,7 +32,7 @@ SHOWN = 20
 
 
 @click.command("verify", epilog=EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=options.INPUT)
 @click.option(
     "--against",
     "sources",
@@ -42,7 +42,7 @@ SHOWN = 20
 )
 @click.option(
     "--min-psnr",
-    type=click.FloatRange(0, 200),
+    type=options.Number(0, 200),
     default=0.0,
     metavar="DB",
     help="With --against: the least quality of each image.",
@@ -60,9 +60,7 @@ SHOWN = 20
 @click.option(
     "--decode", is_flag=True, help="Decode every image as well; with --against, measure its error again."
 )
-@click.option(
-    "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
-)
+@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
 @options.workers_option
 @options.common_options
 def command(

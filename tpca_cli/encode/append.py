@@ -74,7 +74,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         asked = replace(asked, reading=replace(asked.reading, digest_bytes=archive.digest_bytes))
         if request.target is not None and request.target != target:
             raise UsageError(
-                f"{printable(asked.output)} was made with the target {archive.target}: "
+                f"{printable(asked.output)} was made with the target {target}: "
                 "leave the target out, or encode into another file"
             )
         found = scanned(asked)

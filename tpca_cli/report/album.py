@@ -74,11 +74,11 @@ class Album:
         """Every image of an archive with its measured quality."""
         return self.contents.listing()
 
-    def spectrum(self) -> bytes:
-        """A PNG file of the spectrum and the energy that the first M components hold."""
+    def spectrum(self, format: str = "png") -> bytes:
+        """A picture of the spectrum and the energy that the first M components hold."""
         found = self.contents.spectrum()
         title = f"{self.facts.name}: {len(found.values):,} components"
-        return charts.to_png(charts.spectrum_charts(found.values, found.total, found.name), title)
+        return charts.to_file(charts.spectrum_charts(found.values, found.total, found.name), title, format)
 
     def basis_grid(self, count: int, format: str = "png") -> bytes:
         """A picture of the strongest basis elements."""
@@ -96,16 +96,21 @@ class Album:
         found = self.contents.sample(sources, 4 * RATE_SAMPLE)
         originals = [s.original for s in found if s.original is not None and s.original.dtype == np.uint8]
         for channels in (3, 1):
-            pictures = [pixels for pixels in originals if pixels.shape[2] == channels][:RATE_SAMPLE]
-            if pictures:
+            alike = [pixels for pixels in originals if pixels.shape[2] == channels]
+            if alike:
+                pictures = alike[:RATE_SAMPLE]
                 train, method = self.contents.trainer(pictures)
-                return samples.rate_curves(pictures, train, method, progress)
+                # the sample stands for all such images of the sources, and pays its share of their basis
+                everything = len(alike) * max(1.0, samples.count(sources) / len(found))
+                return samples.rate_curves(pictures, train, method, len(pictures) / everything, progress)
         raise UsageError("rate-distortion curves need 8-bit gray or color images in the source")
 
-    def rate_distortion(self, sources: Sequence[str], progress: Progress = None) -> bytes:
-        """A PNG file of the rate-distortion curves."""
+    def rate_distortion(
+        self, sources: Sequence[str], progress: Progress = None, format: str = "png"
+    ) -> bytes:
+        """A picture of the rate-distortion curves."""
         measured = self.curves(sources, progress)
-        return charts.to_png([charts.rate_chart(measured)], f"{self.facts.name}: bits and quality")
+        return charts.to_file([charts.rate_chart(measured)], f"{self.facts.name}: bits and quality", format)
 
     def page(self, sources: Sequence[str], count: int, elements: int, progress: Progress = None) -> bytes:
         """The whole report; with sources, images are compared to their originals and to other codecs."""

@@ -116,13 +116,13 @@ def _element(shape: Shape) -> str:
     return f'<text {place} text-anchor="{shape.anchor}">{html.escape(shape.text)}</text>'
 
 
-def to_png(charts: Sequence[Chart], title: str) -> bytes:
-    """Charts side by side under a title, as a PNG file."""
+def to_file(charts: Sequence[Chart], title: str, format: str = "png") -> bytes:
+    """Charts side by side under a title, as a PNG or JPEG file."""
     shapes: list[Shape] = [Words("title", (WIDTH * len(charts) / 2, 24), title, "middle")]
     for number, chart in enumerate(charts):
         shapes += layout(chart, number * WIDTH, TITLE)
     size = (WIDTH * max(len(charts), 1), HEIGHT + TITLE)
-    return images.encode_file(draw(shapes, size, PALETTE, font=FONT, scale=SCALE), "RGB")
+    return images.encode_file(draw(shapes, size, PALETTE, font=FONT, scale=SCALE), "RGB", format=format)
 
 
 def layout(chart: Chart, left: float = 0.0, top: float = 0.0) -> list[Shape]:

@@ -30,6 +30,7 @@ from tpca_cli.report.facts import (
 from tpca_cli.store import Reader, format_of, open_checked
 
 if TYPE_CHECKING:
+    from tpca_cli.archive.index import Index
     from tpca_cli.archive.reader import Archive
 
 Floats = npt.NDArray[np.float64]
@@ -96,9 +97,17 @@ def archive_facts(archive: Archive) -> Facts:
         tuple(sections),
         _archive_parts(data),
         values=_mean_sizes(archive),
-        values_name="mean size of the coefficients, by component",
+        values_name=f"mean size of the coefficients{_of_group(archive)}",
         data=data,
     )
+
+
+def _of_group(archive: Archive) -> str:
+    """Which group the chart shows, where there are several."""
+    if len(archive.groups) < 2 or not len(archive.index.blocks["group"]):
+        return ""
+    meta = archive.groups[int(np.bincount(archive.index.blocks["group"]).argmax())].meta
+    return f", {samples_text(meta['dtype'], int(meta['channels']))}"
 
 
 def _mean_sizes(archive: Archive) -> Floats | None:
@@ -190,21 +199,35 @@ def _archive_parts(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def image_list(archive: Archive) -> list[dict[str, Any]]:
-    """Every image of an archive with its measured quality."""
+    """Every image of an archive with its measured quality and its bytes."""
     from tpca_cli.archive.reader import image_psnr
 
     index = archive.index
+    sizes = _image_bytes(index)
     rows = zip(index.alive().tolist(), image_psnr(index), strict=True)
     return [
         {
-            "name": printable(index.names[image]),
+            "name": index.names[image],
             "height": index.shape(image)[0],
             "width": index.shape(image)[1],
             "mode": index.mode(image),
             "psnr": quality,
+            "bytes": sizes[image],
+            "source_bytes": int(index.images["source_size"][image]),
         }
         for image, quality in rows
     ]
+
+
+def _image_bytes(index: Index) -> list[int]:
+    """The bytes of each image; those of a block are shared by its images by their samples."""
+    sizes = np.zeros(len(index), np.int64)
+    samples, blocks = index.samples(), index.blocks
+    for first, count, size in zip(blocks["first"], blocks["count"], blocks["size"], strict=True):
+        inside = slice(int(first), int(first) + int(count))
+        ends = np.rint(int(size) * np.cumsum(samples[inside]) / max(1, int(samples[inside].sum())))
+        sizes[inside] += np.diff(ends, prepend=0).astype(np.int64)
+    return [int(size) for size in sizes]
 
 
 def _basis_file(path: Path) -> Facts:

@@ -16,6 +16,7 @@ from string import Template
 from typing import Any
 
 from tpca_cli import __version__
+from tpca_cli.errors import printable
 from tpca_cli.report.charts import Curve, rate_chart, spectrum_charts, to_svg
 from tpca_cli.report.facts import Facts, human, percent
 
@@ -191,7 +192,8 @@ def _images(images: Sequence[Mapping[str, Any]]) -> str:
 
 def _image_row(image: Mapping[str, Any]) -> str:
     psnr = "identical" if image["psnr"] == float("inf") else f"{image['psnr']:.2f}"
+    name = text(printable(image["name"]))
     return (
-        f'<tr><td>{text(image["name"])}</td><td class="number">{image["height"]} x {image["width"]}</td>'
+        f'<tr><td>{name}</td><td class="number">{image["height"]} x {image["width"]}</td>'
         f'<td class="short">{text(image["mode"])}</td><td class="number">{psnr}</td></tr>'
     )

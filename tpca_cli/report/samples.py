@@ -179,9 +179,13 @@ def rate_curves(
     pictures: Sequence[AnyPixels],
     train: Callable[[float], Coder],
     method: str,
+    share: float = 1.0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[Curve, ...]:
-    """Curves of a basis (`train` makes its coder for a step) and of the other codecs on 8-bit pictures."""
+    """Curves of a basis (`train` makes its coder for a step) and of the other codecs on 8-bit pictures.
+
+    The pictures are the `share` of a folder: that much of the basis is theirs to pay.
+    """
     if any(pixels.dtype != np.uint8 or pixels.shape[2] not in (1, 3) for pixels in pictures):
         raise UsageError("rate-distortion curves need 8-bit gray or color images: JPEG holds nothing else")
     area = sum(pixels.shape[0] * pixels.shape[1] for pixels in pictures)
@@ -195,7 +199,7 @@ def rate_curves(
 
     points = []
     for step in RATE_STEPS:
-        size, error = _archive_size(pictures, train(step), method)
+        size, error = _archive_size(pictures, train(step), method, share)
         points.append((8.0 * size / area, error))
         advance()
     curves = [_curve("tpca, basis included", points, pictures)]
@@ -217,8 +221,20 @@ def _curve(name: str, points: Sequence[tuple[float, float]], pictures: Sequence[
     return Curve(name, tuple(bits for bits, _ in known), tuple(quality for _, quality in known))
 
 
-def _archive_size(pictures: Sequence[AnyPixels], coder: Coder, method: str) -> tuple[int, float]:
-    """Bytes of a whole archive of the pictures, basis and index included, and the squared error."""
+def charged(size: int, fixed: int, share: float) -> float:
+    """The bytes of a sample: `fixed` are in the file whatever the number of images, and are shared by all."""
+    return size - fixed + share * fixed
+
+
+def count(sources: Sequence[str]) -> int:
+    """How many images the sources hold."""
+    return len(scan(sources).refs)
+
+
+def _archive_size(
+    pictures: Sequence[AnyPixels], coder: Coder, method: str, share: float
+) -> tuple[float, float]:
+    """Bytes of an archive of the pictures, with their share of basis and tables, and the squared error."""
     entries, blocks, payload, total = [], [], [], 0.0
     for first, count in _blocks(pictures):
         encoded = coder.encode(pictures[first : first + count])
@@ -231,11 +247,12 @@ def _archive_size(pictures: Sequence[AnyPixels], coder: Coder, method: str) -> t
         h, w, _ = pixels.shape
         digest = images.source_digest(pixels.tobytes())
         entries.append(Entry(b"%d" % number, digest, 0, pixels.size, h, w, mode, 0))
+    index = Index.build(entries, blocks)
     with tempfile.TemporaryDirectory() as folder:
         group = Group.of(coder, method)
-        target = Path(folder) / "curve.h5"
-        size = write_archive(target, Index.build(entries, blocks), [group], payload, target_asked={})
-    return size, total
+        size = write_archive(Path(folder) / "curve.h5", index, [group], payload, target_asked={})
+    own = sum(map(len, payload)) + sum(array.nbytes for array in index.to_arrays().values())
+    return charged(size, max(0, size - own), share), total
 
 
 def _blocks(pictures: Sequence[AnyPixels]) -> list[tuple[int, int]]:

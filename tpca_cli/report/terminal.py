@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.errors import printable
 from tpca_cli.report.facts import Facts, Section, human, percent
 
 NARROWEST, WIDEST, TWO_COLUMNS = 40, 120, 100
@@ -109,9 +110,10 @@ def spectrum(values: npt.NDArray[np.float64], width: int, height: int, unicode: 
 
 def listing(images: Sequence[Mapping[str, Any]]) -> str:
     """One line per image of an archive; the name stands last, so that any name keeps the columns aligned."""
-    lines = [f"{'size':>11}  {'mode':<4}  {'PSNR':>8}  name"]
+    lines = [f"{'size':>11}  {'mode':<4}  {'PSNR':>8}  {'bytes':>8}  name"]
     for image in images:
         size = f"{image['height']}x{image['width']}"
         quality = "exact" if math.isinf(image["psnr"]) else f"{image['psnr']:.2f} dB"
-        lines.append(f"{size:>11}  {image['mode']:<4}  {quality:>8}  {image['name']}")
+        name = printable(image["name"])
+        lines.append(f"{size:>11}  {image['mode']:<4}  {quality:>8}  {human(image['bytes']):>8}  {name}")
     return "\n".join(lines)

@@ -206,6 +206,8 @@ def _lines(path: bytes) -> Iterator[bytes]:
     try:
         with open(path, "rb") as file:
             data = file.read()
+    except FileNotFoundError:
+        raise UsageError(f"no such list: {printable(path)}") from None
     except OSError as error:
         raise StorageError.of(error, path, "read the list") from error
     for line in data.split(b"\0") if b"\0" in data else data.splitlines():
