@@ -90,6 +90,9 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
 
     SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. The basis is learned from the
     images themselves and stored with them, unless --basis names one.
+
+    Read are JPEG, PNG, TIFF, WebP, BMP, GIF, PPM and AVIF, HEIC with pillow-heif, JPEG XL with
+    pillow-jxl-plugin. Other media are listed as skipped, other files are counted.
     """
     from tpca_cli import store
     from tpca_cli.cluster.connect import connect
@@ -158,7 +161,8 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     with Archive(request.output, ready=False) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
-    console.result(facts, _summary(request.output, facts))
+    text = "\n".join(filter(None, [_summary(request.output, facts), str(result.ignored)]))
+    console.result({**facts, **result.ignored.to_dict()}, text)
     return options.EXIT_SKIPPED if result.skipped else 0
 
 
@@ -195,7 +199,8 @@ def _append(console: Console, request: EncodeRequest, given: dict[str, Any], tar
     text = (
         f"{did}\n{_summary(request.output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
     )
-    console.result(data, text)
+    text = "\n".join(filter(None, [text, str(result.ignored)]))
+    console.result({**data, **result.ignored.to_dict()}, text)
     return options.EXIT_SKIPPED if result.skipped else 0
 
 

@@ -181,7 +181,7 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
         "added": result.images,
         "duplicates": result.duplicates,
         "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
-        "ignored": result.ignored,
+        **result.ignored.to_dict(),
         "seconds": result.seconds,
     }
     asked = result.plan.components
@@ -189,7 +189,8 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
         console.warn(f"{asked} components were asked for, but only {result.basis.components} carry energy")
     if result.duplicates:
         console.say(f"{result.duplicates} images were counted already and left out")
-    console.result(facts, basis_text(output, facts))
+    text = "\n".join(filter(None, [basis_text(output, facts), str(result.ignored)]))
+    console.result(facts, text)
     return options.EXIT_SKIPPED if result.skipped else 0
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
 from tpca_cli.sources.read_plan import check_scanned
-from tpca_cli.sources.scan import Scan, Skipped, scan
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Scan, Skipped, require_some, scan
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Appended:
     changed: tuple[bytes, ...]  # files that differ from their archived version
     skipped: tuple[Skipped, ...]
     extended: Extended | None = None
+    ignored: Ignored = NOTHING_IGNORED
 
 
 def append(request: AppendRequest, say: Say, progress: Progress | None = None) -> Appended:
@@ -74,6 +76,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         members, conflicts = restorable_beside(members, archive.names)
         skipped = (*found.skipped, *news.skipped, *unread, *conflicts)
         result = Appended(news.unchanged, tuple(ref.path for ref in news.changed), skipped)
+        result = replace(result, ignored=found.left_out)
         if not members:
             remove_partial(asked.output)  # of a run that was killed after its commit
             return result
@@ -89,7 +92,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
             return replace(result, skipped=lost, extended=extended)
 
 
-def plan_append(request: AppendRequest) -> dict[str, int]:
+def plan_append(request: AppendRequest) -> dict[str, Any]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     with Archive(request.encode.output, ready=False) as archive:
         found = _scanned(request.encode)
@@ -99,13 +102,14 @@ def plan_append(request: AppendRequest) -> dict[str, int]:
             "changed": len(news.changed),
             "unchanged": news.unchanged,
             "skipped": len(found.skipped) + len(news.skipped),
-            "ignored": len(found.ignored),
+            **found.left_out.to_dict(),
         }
 
 
 def _scanned(request: EncodeRequest) -> Scan:
     found = scan(request.sources)
     check_scanned(found, request.reading.on_error)
+    require_some(found, request.sources)
     return found
 
 
@@ -172,7 +176,7 @@ class _Work:
         return Part(_renumbered(result.index, numbers), (), result.payload, result.skipped)
 
     def _with_new_groups(self, members: Sequence[Member]) -> Iterator[Part]:
-        found = Survey(grouped(members), (), 0)
+        found = Survey(grouped(members), ())
         request = replace(self.request, target=self._own_target())
         drafts, skipped = draft_groups(request, found, self.progress)
         for draft in drafts:
