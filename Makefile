@@ -55,7 +55,7 @@ faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strac
 compat: $(VENV)/ready ## decode the golden archives with the oldest and the newest wasmtime that are allowed
 	@$(BIN)/python tests/golden/compat.py
 
-oldest: ## the tests with the oldest libraries that are allowed (needs Python 3.10 to 3.12)
+oldest: ## the tests with the oldest libraries that are allowed: PYTHON=python3.10
 	@$(PYTHON) tests/oldest.py
 
 flows: $(VENV)/ready ## the calls from module to module of encode, decode and fit-basis

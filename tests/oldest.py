@@ -1,7 +1,8 @@
 """Run the tests with the oldest version of every library that `pyproject.toml` allows: `make oldest`.
 
-The libraries go into an environment of their own, `.venv-oldest`, beside `.venv`. It needs an interpreter
-that those versions know: Python 3.10, 3.11 or 3.12. Arguments are given to pytest.
+Oldest means the lowest allowed version that has a wheel for the Python that runs this: numpy 1.26 has none
+for Python 3.13. The libraries go into an environment of their own, `.venv-oldest-3.10` and so on, beside
+`.venv`. Arguments are given to pytest.
 """
 
 from __future__ import annotations
@@ -10,40 +11,62 @@ import re
 import subprocess
 import sys
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pip._vendor.packaging.requirements import Requirement
+from pip._vendor.packaging.version import Version
+
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / ".venv-oldest"
-LISTS = ("dependencies", "dask")
+FOLDER = ROOT / f".venv-oldest-{sys.version_info[0]}.{sys.version_info[1]}"
+LISTS = ("dependencies", "dask", "heif", "jxl")
+NUMBER = re.compile(r"[0-9.]+")  # no early version, nor what an index has besides
+PIP = ("-m", "pip", "--disable-pip-version-check")
 
 
-def floors(project: str) -> dict[str, str]:
-    """The lowest allowed version of each library that a user may have, from the text of `pyproject.toml`."""
+def floors(project: str) -> dict[str, Version]:
+    """The lowest allowed version of each library for this Python, from the text of `pyproject.toml`."""
     found = {}
     for name in LISTS:
         entries = re.search(rf"^{name} = \[(.*?)\]", project, re.M | re.S)
         assert entries is not None, f"pyproject.toml has no list {name}"
-        for requirement in re.findall(r'"([^"]+)"', entries[1]):
-            parts = re.match(r"([A-Za-z0-9-]+)>=([0-9.]+)", requirement)
-            assert parts is not None, f"{requirement}: no lowest version"
-            found[parts[1]] = parts[2]
+        for text in re.findall(r'"([^"]+)"', entries[1]):
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate():
+                (bound,) = requirement.specifier
+                assert bound.operator == ">=", f"{text}: no lowest version"
+                found[requirement.name] = Version(bound.version)
     return found
+
+
+def with_wheel(name: str, floor: Version) -> Version:
+    """The lowest version from `floor` on that this Python can install without building it."""
+    command = [sys.executable, *PIP, "index", "versions", name, "--only-binary", ":all:"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listed = re.search(r"Available versions: (.*)", told)
+    assert listed is not None, told
+    return min(
+        version
+        for text in listed[1].split(", ")
+        if NUMBER.fullmatch(text) and (version := Version(text)) >= floor
+    )
 
 
 def main(arguments: list[str]) -> int:
     """Make the environment, run the tests in it."""
-    if not (3, 10) <= sys.version_info[:2] <= (3, 12):
-        print(
-            f"the oldest libraries need Python 3.10 to 3.12, this is {sys.version.split()[0]}; set PYTHON=.."
-        )
-        return 1
+    lowest = floors((ROOT / "pyproject.toml").read_text())
+    with ThreadPoolExecutor(4) as pool:
+        exact = [
+            f"{name}=={found}"
+            for name, found in zip(lowest, pool.map(with_wheel, lowest, lowest.values()), strict=True)
+        ]
     python = FOLDER / "bin" / "python"
     if not python.exists():
         venv.create(FOLDER, with_pip=True)
-    exact = [f"{name}=={version}" for name, version in floors((ROOT / "pyproject.toml").read_text()).items()]
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *exact, "-e", f"{ROOT}[dev]"], check=True)
-    print("tests with", ", ".join(exact), flush=True)
+    subprocess.run(
+        [str(python), *PIP, "install", "--quiet", "--prefer-binary", *exact, "-e", f"{ROOT}[dev]"], check=True
+    )
+    print(f"Python {sys.version.split()[0]} with", ", ".join(exact), flush=True)
     return subprocess.run([str(python), "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
 
 

@@ -32,6 +32,8 @@ OWNERS = {
     "h5py": "store",
     "PIL": "images",
     "simplejpeg": "images",
+    "pillow_heif": "images",
+    "pillow_jxl": "images",
     "click": "cli",
     "tqdm": "cli",
     "dask": "cluster",

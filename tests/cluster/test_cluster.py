@@ -35,8 +35,31 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def address(cluster) -> str:
-    return str(cluster._client.scheduler.address)
+def certificates(cluster, tmp_path_factory) -> dict[str, Path]:
+    """The key and certificate of the run, as files that a site would have."""
+    folder = tmp_path_factory.mktemp("tls")
+    given = cluster._client.security.get_tls_config_for_role("client")
+    found = {}
+    for name in ("ca_file", "cert", "key"):
+        found[name] = folder / f"{name}.pem"
+        found[name].write_text(given[name])
+    return found
+
+
+@pytest.fixture
+def address(cluster, certificates, monkeypatch) -> Iterator[str]:
+    """Where the scheduler is, for commands that have the certificates by Dask's own settings."""
+    import dask
+
+    settings = {
+        "distributed.comm.tls.ca-file": str(certificates["ca_file"]),
+        "distributed.comm.tls.client.cert": str(certificates["cert"]),
+        "distributed.comm.tls.client.key": str(certificates["key"]),
+    }
+    for name, value in settings.items():  # for programs that a test starts
+        monkeypatch.setenv("DASK_" + name.upper().replace(".", "__").replace("-", "_"), value)
+    with dask.config.set(settings):
+        yield str(cluster._client.scheduler.address)
 
 
 @pytest.fixture
@@ -172,7 +195,7 @@ def test_a_signal_cancels_the_work_on_the_cluster(photos, address, cluster) -> N
     finally:
         child.kill()
     until(lambda: cluster._client.run_on_scheduler(known_tasks) <= others)
-    assert set(os.listdir()) - before == {"out.h5.lock"}
+    assert set(os.listdir()) == before
 
 
 def known_tasks(dask_scheduler) -> set[str]:
@@ -232,3 +255,90 @@ def test_without_dask_all_else_works_and_the_option_says_what_to_install(photos,
     tpca("decode", "out.h5", "-o", "back")
     said = tpca("encode", photos, "-o", "more.h5", "--cluster", "local:2", code=1).err
     assert "pip install 'tpca-cli[dask]'" in said
+
+
+def ports() -> set[int]:
+    """Where this process and its children listen."""
+    import psutil
+
+    here = psutil.Process()
+    return {
+        connection.laddr.port
+        for process in (here, *here.children(recursive=True))
+        for connection in process.net_connections("tcp")
+        if connection.status == "LISTEN"
+    }
+
+
+async def talk(address: str, security) -> object:
+    """Ask whoever listens, in Dask's words, to say who it is; a web server never answers that."""
+    import asyncio
+
+    from distributed.comm import connect as dial
+
+    arguments = security.get_connection_args("client")
+    comm = await asyncio.wait_for(dial(address, timeout=2, **arguments), 2)
+    try:
+        await asyncio.wait_for(comm.write({"op": "identity", "reply": True}), 2)
+        return await asyncio.wait_for(comm.read(), 2)
+    finally:
+        comm.abort()
+
+
+def test_nobody_else_reaches_a_cluster_of_this_machine(cluster) -> None:
+    """Neither without a certificate nor with one of another run, at none of its ports."""
+    import asyncio
+    import urllib.error
+    import urllib.request
+
+    from distributed.security import Security
+
+    scheduler = str(cluster._client.scheduler.address)
+    assert asyncio.run(talk(scheduler, cluster._client.security))["type"] == "Scheduler"
+    reached = ports()
+    assert int(scheduler.rpartition(":")[2]) in reached and len(reached) >= 5
+    for port in reached:
+        for protocol, security in (("tcp", Security()), ("tls", Security.temporary())):
+            with pytest.raises((OSError, asyncio.TimeoutError)):
+                asyncio.run(talk(f"{protocol}://127.0.0.1:{port}", security))
+        for page in ("/", "/info/main/workers.html", "/json/identity.json", "/metrics", "/health"):
+            with pytest.raises(OSError) as caught:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=2)
+            if not isinstance(caught.value, urllib.error.HTTPError):
+                break  # no web server
+            assert caught.value.code == 404
+
+
+def test_an_address_that_needs_certificates_says_so(cluster, photos) -> None:
+    scheduler = str(cluster._client.scheduler.address)
+    said = tpca("fit-basis", photos, "-o", "out.h5", "--cluster", scheduler, code=2).err
+    assert "TLS" in said and not Path("out.h5").exists()
+
+
+ODD = """
+from tpca_cli.cluster import worker
+
+genuine = worker.versions()
+worker.versions = lambda: tuple((name, "0.1" if name == "numpy" else number) for name, number in genuine)
+"""
+
+
+def test_a_worker_that_comes_late_is_checked_too(address, certificates, tmp_path) -> None:
+    from tpca_cli.errors import TpcaError
+
+    (tmp_path / "odd.py").write_text(ODD)
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    options = [f"--tls-{name.replace('_', '-')}={path}" for name, path in certificates.items()]
+    with connect(address) as cluster:
+        before = cluster.workers
+        program = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
+        program += ["--nthreads", "8", "--preload", str(tmp_path / "odd.py"), *options]
+        late = subprocess.Popen(program, stderr=subprocess.DEVNULL, cwd=tmp_path, env=there)
+        try:
+            cluster._client.wait_for_workers(before + 1, timeout=30)
+            with pytest.raises(TpcaError, match=r"numpy is 0\.1 at a worker on"):
+                list(cluster.map(slowly, range(200)))
+        finally:
+            late.terminate()
+            late.wait()
+        cluster._client.wait_for_workers(before, timeout=30)

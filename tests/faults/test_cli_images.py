@@ -152,7 +152,7 @@ def test_47_modes_have_one_documented_result(place: Path) -> None:
     assert (place / "a.h5").read_bytes() == once
 
 
-def test_48_things_that_are_no_files_are_ignored(place: Path) -> None:
+def test_48_things_that_are_no_files_are_named_and_left_alone(place: Path) -> None:
     source = place / "in"
     os.mkfifo(source / "fifo.png")
     os.mknod(source / "device.png", 0o666 | 0o020000, os.makedev(1, 5))
@@ -163,7 +163,9 @@ def test_48_things_that_are_no_files_are_ignored(place: Path) -> None:
     (source / "around").symlink_to(".")
     save(place / "outside.png", natural())
     (source / "out.png").symlink_to(place / "outside.png")
-    encoded(place, code=0)
+    told = encoded(place)
+    for name in ("fifo", "device", "socket", "loop", "out"):
+        assert f"/in/{name}.png: " in told
     assert len(pixels(place / "a.h5")) == GOOD
     server.close()
 

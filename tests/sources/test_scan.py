@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from media import FOREIGN, READ
 from pictures import natural, save
 
-from tpca_cli.errors import UsageError
+from tpca_cli.errors import StorageError, TpcaError, UsageError
 from tpca_cli.names import name_problem
-from tpca_cli.sources.scan import Scan, Skipped, scan
+from tpca_cli.sources.scan import Ignored, Scan, Skipped, distinct, require_some, scan
 
 
 def names(found: Scan) -> list[bytes]:
@@ -116,6 +117,8 @@ def test_what_is_missing_is_an_error(tmp_path: Path) -> None:
         scan([f"{tmp_path}/*.png"])
     with pytest.raises(UsageError, match="no such list"):
         scan([f"@{tmp_path}/nothing"])
+    with pytest.raises(StorageError, match="list"):
+        scan([f"@{tmp_path}"])
 
 
 def test_names_are_kept_byte_for_byte(tmp_path: Path) -> None:
@@ -142,6 +145,74 @@ def test_what_is_no_image_is_skipped_or_ignored_with_the_reason(photos: Path) ->
     assert set(reasons(found.ignored)) == {b"notes.txt", b"prose", b".hidden.png", b".cache"}
     assert reasons(found.ignored)[b".hidden.png"] == "hidden"
     assert b"picture-without-extension" in names(found)
+    assert found.left_out == Ignored(2, 2, (found.ignored[2].path, found.ignored[3].path))
+    assert str(found.left_out) == "2 other files and 2 hidden files or folders ignored"
+
+
+def test_media_that_are_not_read_are_skipped_by_content_and_by_name(photos: Path) -> None:
+    (photos / "video").write_bytes(FOREIGN["mp4"])
+    (photos / "raw.cr3").write_bytes(FOREIGN["cr3"])
+    (photos / "drawing.svg").write_text("<!DOCTYPE svg>")
+    (photos / "clip.avi").touch()
+    (photos / "phone.heic").write_bytes(READ["heic"][0])
+    (photos / "code.ts").write_text("export const x = 1;")
+    found = scan([photos])
+    assert reasons(found.skipped) == {
+        b"video": "video (MP4 or QuickTime) is not read",
+        b"raw.cr3": "camera raw (CR3) is not read",
+        b"drawing.svg": "a drawing (SVG) is not read",
+        b"clip.avi": "empty file",
+    }
+    assert b"phone.heic" in names(found), "whether it can be decoded is not known here"
+    assert set(reasons(found.ignored)) == {b"code.ts"}
+
+
+def test_a_file_that_cannot_be_opened_is_skipped_whatever_its_name(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (photos / "unknown").write_bytes(b"x")
+    real = os.open
+
+    def denied(path: bytes, *rest: int, **options: int) -> int:
+        if os.fsencode(path).endswith(b"unknown"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", denied)
+    assert reasons(scan([photos]).skipped) == {b"unknown": "cannot be read: Permission denied"}
+
+
+def test_of_several_folders_one_without_images_is_skipped(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "unmounted").mkdir()
+    assert scan([tmp_path / "unmounted"]).skipped == ()
+    assert reasons(scan([photos, tmp_path / "unmounted"]).skipped) == {
+        b"unmounted": "no image in this folder"
+    }
+
+
+def test_sources_without_any_image_are_an_error_with_exit_code_1(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".x").touch()
+    require_some(scan([photos]), [str(photos)])
+    with pytest.raises(
+        TpcaError, match=r"no image in .*empty \(0 skipped, 1 hidden file or folder ignored\)"
+    ) as caught:
+        require_some(scan([tmp_path / "empty"]), [str(tmp_path / "empty")])
+    assert caught.value.exit_code == 1
+    (tmp_path / "empty" / "x.png").write_text("no")
+    with pytest.raises(TpcaError, match="1 skipped") as caught:
+        require_some(scan([tmp_path / "empty"]), [str(tmp_path / "empty")])
+    assert caught.value.skipped[0][1] == "not an image by content"
+
+
+def test_a_file_with_several_names_is_counted_once(photos: Path) -> None:
+    os.link(photos / "top.png", photos / "a" / "0.png")
+    (photos / "link.png").symlink_to("b/2.png")
+    found = scan([photos])
+    assert len(found.refs) == 6
+    once = distinct(found.refs)
+    assert [ref.name for ref in once] == [b"a.b/3.png", b"a/0.png", b"a/1.png", b"b/2.png"]
+    assert distinct(once) == once
 
 
 def test_only_regular_files_inside_the_folder_are_opened(
@@ -161,12 +232,11 @@ def test_only_regular_files_inside_the_folder_are_opened(
         server.bind("socket.png")
         found = scan([photos])
     assert names(found) == sorted([*before, b"inside.png"])
-    assert reasons(found.ignored)[b"fifo.png"] == "not a regular file"
-    assert reasons(found.ignored)[b"socket.png"] == "not a regular file"
-    assert reasons(found.ignored)[b"out.png"] == "link out of the folder"
+    assert reasons(found.skipped)[b"fifo.png"] == "not a regular file"
+    assert reasons(found.skipped)[b"socket.png"] == "not a regular file"
+    assert reasons(found.skipped)[b"out.png"] == "link out of the folder"
     assert reasons(found.ignored)[b"loop"] == "link to a folder"
-    assert {b"broken.png", b"self.png"} <= set(reasons(found.ignored))
-    assert not found.skipped
+    assert {b"broken.png", b"self.png"} <= set(reasons(found.skipped))
 
 
 def test_patterns_do_not_follow_loops(photos: Path) -> None:

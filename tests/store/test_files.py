@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -98,7 +99,65 @@ def test_a_lock_excludes_and_is_freed(tmp_path: Path) -> None:
         pass
     with store.lock(target):
         pass
-    assert os.listdir(tmp_path) == ["x.h5.lock"], "unlinking it would let two runs hold it"
+    assert os.listdir(tmp_path) == [], "nothing is left beside the output"
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from tpca_cli import store
+
+target = Path(sys.argv[1])
+for _ in range(60):
+    with store.lock(target, wait=60):
+        value = int(target.read_text())
+        target.write_text(str(value + 1))
+"""
+
+
+def test_a_lock_that_is_removed_by_its_holder_is_never_held_twice(tmp_path: Path) -> None:
+    target = tmp_path / "count"
+    target.write_text("0")
+    runs = [subprocess.Popen([sys.executable, "-c", COUNT, str(target)]) for _ in range(6)]
+    assert [run.wait(120) for run in runs] == [0] * 6
+    assert target.read_text() == "360"
+    assert os.listdir(tmp_path) == ["count"]
+
+
+def test_who_waits_for_a_lock_takes_the_file_that_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening the lock and locking it, its holder may remove it and another run make a new one."""
+    target, taken = tmp_path / "x.h5", tmp_path / "x.h5.lock"
+    real, others = fcntl.flock, []
+
+    def flock(fd: int, operation: int) -> None:
+        if not others:
+            taken.unlink()
+            taken.touch()
+            others.append(os.open(taken, os.O_RDONLY))
+            real(others[0], fcntl.LOCK_EX)
+        real(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OutputExists), store.lock(target):
+        pass
+    assert taken.exists(), "it belongs to the run that holds it"
+    os.close(others[0])
+
+
+def test_a_lock_left_by_a_killed_run_is_taken_over_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "x.h5.lock").touch()
+    with store.lock(tmp_path / "x.h5"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_of_the_user_that_has_the_name_of_a_lock_stays(tmp_path: Path) -> None:
+    (tmp_path / "x.h5.lock").write_text("mine")
+    with store.lock(tmp_path / "x.h5"):
+        pass
+    assert (tmp_path / "x.h5.lock").read_text() == "mine"
 
 
 def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:

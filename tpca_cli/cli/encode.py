@@ -117,6 +117,9 @@ def command(
 
     SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. The basis is learned from the
     images themselves and stored with them, unless --basis names one.
+
+    Read are JPEG, PNG, TIFF, WebP, BMP, GIF, PPM and AVIF, HEIC with pillow-heif, JPEG XL with
+    pillow-jxl-plugin. Other media are listed as skipped, other files are counted.
     """
     from tpca_cli.encode.append import AppendRequest
     from tpca_cli.encode.run import EncodeRequest
@@ -203,13 +206,15 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     _tell_quality(console, result.low_quality, result.missed)
     data = {
         **facts,
+        **result.ignored.to_dict(),
         "output": request.output,
         "seconds": console.seconds,
         "steps": [asdict(tried) for tried in result.tried],
         "low_quality": [asdict(item) for item in result.low_quality],
         "warning": result.missed,
     }
-    console.result(data, _summary(console, request.output, facts))
+    text = "\n".join(filter(None, [_summary(console, request.output, facts), str(result.ignored)]))
+    console.result(data, text)
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or result.missed else 0
 
 
@@ -250,7 +255,8 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     text = (
         f"{did}\n{_summary(console, output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
     )
-    console.result(data, text)
+    text = "\n".join(filter(None, [text, str(result.ignored)]))
+    console.result({**data, **result.ignored.to_dict()}, text)
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or warning else 0
 
 

@@ -225,7 +225,7 @@ def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: 
         "added": result.images,
         "duplicates": result.duplicates,
         "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
-        "ignored": result.ignored,
+        **result.ignored.to_dict(),
         "seconds": result.seconds,
     }
     asked = result.plan.components
@@ -233,7 +233,8 @@ def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: 
         console.warn(f"{asked} components were asked for, but only {result.basis.components} carry energy")
     if result.duplicates:
         console.say(f"{result.duplicates} images were counted already and left out")
-    console.result(facts, basis_text(request.output, facts))
+    text = "\n".join(filter(None, [basis_text(request.output, facts), str(result.ignored)]))
+    console.result(facts, text)
     return options.EXIT_SKIPPED if result.skipped else 0
 
 

@@ -84,10 +84,11 @@ def command(
     if print0_verified and console.as_json:
         raise UsageError("--print0-verified and --json both write to stdout: give one of them")
     from tpca_cli.decode.compare import Requirements, SourceComparison
+    from tpca_cli.sources.scan import NOTHING_IGNORED
 
     bar = Requirements(min_psnr, allow_partial, decode)
     checked, compared = _check(console, file, sources, bar, basis, workers)
-    compared = compared or SourceComparison(0, (), (), 0, ())
+    compared = compared or SourceComparison(0, (), (), NOTHING_IGNORED, ())
     for item in checked.damage:
         names = ", ".join(printable(name) for name in item.images) or "no image in use"
         console.warn(f"{printable(file)}: block {item.block} is damaged and costs: {names}")
@@ -169,7 +170,7 @@ def _data(
             "min_psnr": min_psnr,
             "safe": len(compared.safe),
             "failed": [{"path": item.path, "reason": item.reason} for item in compared.failed],
-            "ignored": compared.ignored,
+            **compared.ignored.to_dict(),
             "worst": [{"path": path, "psnr": psnr} for path, psnr in compared.worst],
         }
     return data
@@ -181,7 +182,7 @@ def _text(file: Path, checked: Checked, compared: SourceComparison, sources: boo
     held = f", {checked.images} images" if checked.images else ""
     lines = [f"{printable(file)}: {kind}, {human(checked.size)}{held}: {state}"]
     if sources:
-        ignored = f", {compared.ignored} other files ignored" if compared.ignored else ""
+        ignored = ", ".join(["", *filter(None, [str(compared.ignored)])])
         lines.append(f"{len(compared.safe)} of {compared.sources} source files are safe in it{ignored}")
         for path, psnr in compared.worst:
             lines.append(f"  {psnr:8.2f} dB  {printable(path)}")

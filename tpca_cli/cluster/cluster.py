@@ -69,6 +69,7 @@ class Cluster:
         self.workers = 0
         self._client = client
         self._wait = wait
+        self._versions = worker.versions()
         self._ended: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._alone = 0.0
 
@@ -81,21 +82,15 @@ class Cluster:
             raise StorageError(
                 f"the scheduler at {where} has no worker after {self._wait:.0f} s; start `dask worker`"
             ) from error
-        mine = worker.versions()
         try:
             theirs = self._client.run(worker.versions)
             theirs["the scheduler"] = self._client.run_on_scheduler(worker.versions)
         except ImportError as error:
-            raise TpcaError(
-                f"a worker at {where} cannot import tpca: install tpca-cli {mine['tpca-cli']}"
-            ) from error
+            raise self._cannot_import() from error
         for name, found in theirs.items():
-            for package, number in mine.items():
-                if found[package] != number:
-                    raise TpcaError(
-                        f"{package} is {found[package]} at {name} and {number} here: the same versions "
-                        "everywhere give the same bits"
-                    )
+            problem = worker.difference(found, self._versions, name)
+            if problem is not None:
+                raise problem
         self.memory = sum(self._client.run(worker.memory).values())
         self._count()
 
@@ -114,7 +109,7 @@ class Cluster:
 
     def hold(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Any]:
         """Results that stay with the workers, to be the items of later work."""
-        return [self._submit(worker.task, function, 1, item) for item in items]
+        return [self._submit(worker.task, self._versions, function, 1, item) for item in items]
 
     def map(
         self,
@@ -131,7 +126,7 @@ class Cluster:
         for number, item in enumerate(items):
             while len(waiting) >= self._window:
                 yield self._take(waiting.popleft())
-            future = self._submit(worker.task, function, blas, item, *shared)
+            future = self._submit(worker.task, self._versions, function, blas, item, *shared)
             self._watch(flight, number, future, weigh(item) if weigh else 0.0)
             waiting.append(future)
         while waiting:
@@ -162,7 +157,7 @@ class Cluster:
             for number, item in enumerate(items):
                 self._until(lambda: len(flight.futures) < self._window or flight.failed)
                 self._raise_first(flight)
-                leaf = self._submit(worker.task, function, blas, item, *shared)
+                leaf = self._submit(worker.task, self._versions, function, blas, item, *shared)
                 self._watch(flight, number, leaf, weigh(item) if weigh else 0.0)
                 yield _Node(leaf)
 
@@ -178,7 +173,7 @@ class Cluster:
 
     def _add(self, combine: Callable[..., Any], *parts: _Node) -> _Node:
         futures = [part.future for part in parts]
-        future = self._submit(worker.add, combine, *futures, priority=10)
+        future = self._submit(worker.add, self._versions, combine, *futures, priority=10)
         node = _Node(future, parts)
 
         def ended() -> None:
@@ -239,6 +234,8 @@ class Cluster:
                 ) from error
             except (CancelledError, CommClosedError) as error:
                 raise self._lost() from error
+            except ImportError as error:  # of a worker that came late
+                raise self._cannot_import() from error
             except TimeoutError:
                 self._look()
                 patience *= 2
@@ -268,6 +265,12 @@ class Cluster:
         except Exception as error:
             raise self._lost() from error
         self.workers, self.threads = len(threads), max(1, sum(threads.values()))
+
+    def _cannot_import(self) -> TpcaError:
+        wanted = dict(self._versions)["tpca-cli"]
+        return TpcaError(
+            f"a worker at {printable(self.address)} cannot import tpca: install tpca-cli {wanted}"
+        )
 
     def _lost(self) -> StorageError:
         return StorageError(f"lost the scheduler at {printable(self.address)}; nothing was written")

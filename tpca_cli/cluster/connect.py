@@ -23,6 +23,7 @@ CALM = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "500ms",
 }
+SILENT: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
 @contextmanager
@@ -48,6 +49,10 @@ def connect(address: str, wait: float | None = None) -> Iterator[Cluster]:
             client = distributed.Client(  # type: ignore[no-untyped-call]
                 target, timeout=wait, set_as_default=False
             )
+        except (TypeError, RuntimeError) as error:  # how Dask says that an address needs certificates
+            raise UsageError(
+                f"{printable(address)} needs Dask's TLS settings: ca-file, client key and cert ({error})"
+            ) from error
         except (OSError, ValueError) as error:
             raise StorageError(
                 f"no Dask scheduler answers at {printable(address)} within {wait:.0f} s; is it running?"
@@ -72,13 +77,23 @@ def local_workers(address: str) -> int:
 
 @contextmanager
 def _local(count: int) -> Iterator[Any]:
-    """Worker processes of one thread on this machine."""
+    """Worker processes of one thread on this machine.
+
+    Whoever reaches a Dask port runs code as its owner, and on a shared machine everybody reaches this one. So
+    all connections are encrypted with a key that is made for this run and never leaves its processes, and
+    Dask's web server, which cannot be left out, listens here without a page to show.
+    """
     import dask
     from distributed import LocalCluster, system
+    from distributed.security import Security
 
+    try:
+        security = Security.temporary()  # type: ignore[no-untyped-call]
+    except ImportError as error:
+        raise TpcaError("--cluster local:N needs cryptography: pip install 'tpca-cli[dask]'") from error
     with (
         tempfile.TemporaryDirectory(prefix="tpca-", ignore_cleanup_errors=True) as scratch,
-        dask.config.set(CALM),
+        dask.config.set({**CALM, **SILENT}),
     ):
         # Ctrl-C in a terminal reaches every process of the group: the workers leave it to us
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
@@ -87,7 +102,11 @@ def _local(count: int) -> Iterator[Any]:
                 n_workers=count,
                 threads_per_worker=1,
                 memory_limit=system.MEMORY_LIMIT // count,
+                security=security,
+                protocol="tls://",
+                host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,
                 local_directory=scratch,
             )

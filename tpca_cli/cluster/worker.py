@@ -6,29 +6,38 @@ import ctypes
 import functools
 import gc
 import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from tpca_cli.errors import TpcaError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of settings in malloc.h
 DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg")  # what the bits depend on
+OPTIONAL = ("pillow-heif", "pillow-jxl-plugin")  # and what decides whether some files can be read
 
 
-def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
-    """Run a function on a worker with a fixed number of BLAS threads."""
+Versions = tuple[tuple[str, str], ...]
+
+
+def task(asked: Versions, function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
+    """`function(*arguments)` with so many threads of BLAS."""
+    check_versions(asked)
     _settle()
     _limit_blas(blas)
     return function(*arguments)
 
 
-def add(combine: Callable[[Any, Any], Any], *parts: Any) -> Any:
-    """Combine partial results from left to right."""
+def add(asked: Versions, combine: Callable[[Any, Any], Any], *parts: Any) -> Any:
+    """Neighbors of a sum joined into one."""
+    check_versions(asked)
     return functools.reduce(combine, parts)
 
 
 def same(value: Any) -> Any:
-    """The value itself: a task that only moves data to a worker."""
+    """What many tasks share."""
     return value
 
 
@@ -60,18 +69,44 @@ def _limit_blas(threads: int) -> None:
         _limited[:] = [threads]
 
 
-def versions() -> dict[str, str]:
-    """The versions of the packages that decide about bits."""
-    return {package: version(package) for package in DECIDING}
+def versions() -> Versions:
+    """The packages that the bits depend on, as they are installed here."""
+    return tuple((package, version(package)) for package in DECIDING) + tuple(map(_optional, OPTIONAL))
+
+
+def _optional(package: str) -> tuple[str, str]:
+    try:
+        return package, version(package)
+    except PackageNotFoundError:
+        return package, "missing"
+
+
+def difference(found: Versions, asked: Versions, where: str) -> TpcaError | None:
+    """What to say if a process has other versions than the one that started the run."""
+    for (package, here), (_, there) in zip(asked, found, strict=True):
+        if here != there:
+            return TpcaError(
+                f"{package} is {there} at {where} and {here} here: the same versions everywhere give the "
+                "same bits"
+            )
+    return None
+
+
+@functools.lru_cache(maxsize=1)
+def check_versions(asked: Versions) -> None:
+    """Once in a worker process and before any work: a worker may have come after the run has begun."""
+    problem = difference(versions(), asked, f"a worker on {socket.gethostname()}")
+    if problem is not None:
+        raise problem
 
 
 def memory(dask_worker: Any) -> int:
-    """The memory limit of a worker in bytes; 4 GiB where it has none."""
+    """Bytes that a worker may use."""
     return int(dask_worker.memory_manager.memory_limit or 4 << 30)
 
 
 def size(path: bytes) -> int:
-    """The size of a file as this worker sees it; -1 if it cannot."""
+    """Bytes of a file as a worker sees it, or -1."""
     try:
         return os.stat(path).st_size
     except OSError:

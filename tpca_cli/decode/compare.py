@@ -19,7 +19,7 @@ from tpca_cli.archive.reader import Archive, image_psnr
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.sources.scan import ImageRef, Skipped, scan
+from tpca_cli.sources.scan import Ignored, ImageRef, Skipped, require_some, scan
 
 WORST = 5
 
@@ -31,7 +31,7 @@ class SourceComparison:
     sources: int
     safe: tuple[bytes, ...]  # paths of files that go by their own name, not through a link
     failed: tuple[Skipped, ...]
-    ignored: int
+    ignored: Ignored
     worst: tuple[tuple[bytes, float], ...]
 
 
@@ -55,6 +55,7 @@ def compare_sources(
 ) -> SourceComparison:
     """Hold every file of the sources to the archive; `lost` are the images in damaged blocks."""
     found = scan(sources)
+    require_some(found, sources)
     positions = {name: position for position, name in enumerate(archive.names_bytes)}
     quality = image_psnr(archive.index)
 
@@ -83,7 +84,7 @@ def compare_sources(
         sources=len(found.refs) + len(found.skipped),
         safe=tuple(ref.path for ref in found.refs if not ref.linked and verdicts[os.path.realpath(ref.path)]),
         failed=tuple(failed),
-        ignored=len(found.ignored),
+        ignored=found.left_out,
         worst=tuple((path, psnr) for psnr, path in worst),
     )
 

@@ -11,10 +11,10 @@ until this returns, and the store refuses to replace any other file than the one
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,13 +34,13 @@ from tpca_cli.encode.changes import changes, restorable_beside
 from tpca_cli.encode.choose_basis import GroupDraft, sample_range, take_sample
 from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
 from tpca_cli.encode.run import EncodeRequest, LowQuality, assemble, draft_groups, reach_target
-from tpca_cli.errors import FileRefused, ImageRefused, TargetError, UsageError, printable
+from tpca_cli.errors import FileRefused, TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.quality import decibel, psnr
 from tpca_cli.rate import Interval, Range, Target
-from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped, nothing_usable
-from tpca_cli.sources.read_plan import check_scanned, skip_or_fail
-from tpca_cli.sources.scan import Scan, Skipped, scan
+from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
+from tpca_cli.sources.read_plan import check_scanned
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Scan, Skipped, require_some, scan
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Appended:
     skipped: tuple[Skipped, ...]
     extended: Extended | None = None
     low_quality: tuple[LowQuality, ...] = ()
+    ignored: Ignored = NOTHING_IGNORED
 
 
 def append(request: AppendRequest, say: Say, progress: Progress | None = None) -> Appended:
@@ -83,6 +84,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         members, conflicts = restorable_beside(members, archive.names_bytes)
         skipped = (*found.skipped, *news.skipped, *unread, *conflicts)
         result = Appended(news.unchanged, tuple(ref.path for ref in news.changed), skipped)
+        result = replace(result, ignored=found.left_out)
         if not members:
             remove_partial(asked.output)  # of a run that was killed after its commit
             return result
@@ -100,7 +102,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
             return replace(result, skipped=lost, extended=extended)
 
 
-def plan_append(request: AppendRequest) -> dict[str, int]:
+def plan_append(request: AppendRequest) -> dict[str, Any]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     with Archive(request.encode.output, ready=False) as archive:
         found = scanned(request.encode)
@@ -110,7 +112,7 @@ def plan_append(request: AppendRequest) -> dict[str, int]:
             "changed": len(news.changed),
             "unchanged": news.unchanged,
             "skipped": len(found.skipped) + len(news.skipped),
-            "ignored": len(found.ignored),
+            **found.left_out.to_dict(),
         }
 
 
@@ -118,18 +120,8 @@ def scanned(request: EncodeRequest) -> Scan:
     """The sources of an append. No image at all is an error: a disk that is not mounted looks like that."""
     found = scan(request.sources)
     check_scanned(found, request.reading.on_error)
-    if not found.refs:
-        raise nothing_usable(request.sources, found.skipped, len(found.ignored))
-    if len(request.sources) == 1:
-        return found
-    # with several sources, what is in a folder begins with the folder's own name
-    tops = {ref.name.split(b"/")[0] for ref in found.refs}
-    folders = [source for source in map(os.fsencode, request.sources) if os.path.isdir(source)]
-    empty = [path for path in folders if os.path.basename(os.path.abspath(path)) not in tops]
-    lost = tuple(Skipped(path, "no image in this folder: is it mounted?") for path in empty)
-    for item in lost[:1]:
-        skip_or_fail(item.path, ImageRefused(item.reason), request.reading.on_error)
-    return replace(found, skipped=found.skipped + lost)
+    require_some(found, request.sources)
+    return found
 
 
 MOST_TRIED = 8  # groups whose step is tried on a sample
@@ -205,7 +197,7 @@ class _Work:
             if value >= self._interval(draft).low and largest <= self._peak(reused):
                 return part
         request = replace(self.request, target=target)
-        found = Survey({draft.kind: draft.members}, (), 0)
+        found = Survey({draft.kind: draft.members}, ())
         try:
             result = reach_target(request, [draft], [], found, self.say, self.progress)
         except TargetError as problem:  # the archive goes on; `extend` says what misses its target
@@ -289,7 +281,7 @@ class _Work:
         return int(meta.get("peak", PEAK[meta["dtype"]]))
 
     def _with_new_groups(self, members: Sequence[Member]) -> Iterator[Part]:
-        found = Survey(grouped(members), (), 0)
+        found = Survey(grouped(members), ())
         request = replace(self.request, target=self._own_target())
         drafts, skipped = draft_groups(request, found, self.progress)
         for draft in drafts:

@@ -31,7 +31,7 @@ from tpca_cli.quality import decibel, loses_detail, peak_of, psnr
 from tpca_cli.rate import EXACT_STEP, Range, StepSearch, Target, first_step
 from tpca_cli.sources.probe import Survey, nothing_usable, require_images, restorable, survey
 from tpca_cli.sources.read_plan import Reading
-from tpca_cli.sources.scan import Skipped
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped
 
 FINEST, COARSEST = 1 / 64, 2000.0
 MAX_PASSES = 8
@@ -73,7 +73,7 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
             raise nothing_usable(request.sources, result.skipped, found.ignored)
         _refuse_growth(request, result, found)
         write_assembled(request.output, result, request.target, force=request.force)
-    return result
+    return replace(result, ignored=found.ignored)
 
 
 def draft_groups(
@@ -269,7 +269,7 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
         "raw_bytes": found.raw_bytes,
         "source_bytes": found.source_bytes,
         "skipped": len(found.skipped),
-        "ignored": found.ignored,
+        **found.ignored.to_dict(),
         "target": request.target.to_dict(),
         "workers": request.reading.workers,
     }
@@ -309,6 +309,7 @@ class Assembled:
     low_quality: tuple[LowQuality, ...] = ()
     tried: tuple[Tried, ...] = ()
     missed: str = ""  # what to say when the result is far from what was asked for
+    ignored: Ignored = NOTHING_IGNORED
 
     @property
     def payload_bytes(self) -> int:

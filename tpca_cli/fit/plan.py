@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tpca_cli.basisfile import StoredBasis
 from tpca_cli.cluster.cluster import Cluster
-from tpca_cli.errors import TpcaError, UsageError, printable
+from tpca_cli.errors import UsageError, printable
 from tpca_cli.sources.read_plan import OnError, check_scanned
-from tpca_cli.sources.scan import Scan, Skipped
+from tpca_cli.sources.scan import Scan, Skipped, distinct, require_some
 from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
 
 OVERHEAD = 128 << 20  # interpreter, libraries, blocks in flight
@@ -248,14 +248,11 @@ def inherited(wish: FitOptions, base: StoredBasis) -> FitOptions:
     return wish if origin.method == "rank1" else replace(wish, keep_operator=True)
 
 
-def check_scan(found: Scan, request: FitRequest) -> None:
-    """Stop unless the scan found images, and with `--on-error fail` if it skipped any."""
+def check_scan(found: Scan, request: FitRequest) -> Scan:
+    """The scan with every file once; files that cannot be used, and none at all, may be the end."""
     check_scanned(found, request.on_error)
-    if not found.refs:
-        where = ", ".join(printable(source) for source in request.sources)
-        error = TpcaError(f"no image in {where} ({len(found.skipped)} skipped, {len(found.ignored)} ignored)")
-        error.skipped = _named(found.skipped)
-        raise error
+    require_some(found, request.sources)
+    return replace(found, refs=distinct(found.refs))
 
 
 def _named(skipped: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:

@@ -29,8 +29,7 @@ def preview(request: FitRequest, progress: Progress | None = None) -> dict[str, 
     """The plan with its memory, disk and time; nothing is written."""
     base = None if request.update is None else basisfile.read(request.update)
     wish = request.wish if base is None else inherited(request.wish, base)
-    found = scan(request.sources)
-    check_scan(found, request)
+    found = check_scan(scan(request.sources), request)
     reading = Reading(
         None if base is None else base.framing,
         base.origin.size if base else request.size,

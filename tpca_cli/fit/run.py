@@ -30,7 +30,7 @@ from tpca_cli.fit.remote import RemoteReader
 from tpca_cli.frames.stage import Staged, stage
 from tpca_cli.interfaces import Frames, Progress, Say
 from tpca_cli.sources.read_plan import ReadPlan
-from tpca_cli.sources.scan import Scan, Skipped, scan
+from tpca_cli.sources.scan import Ignored, Scan, Skipped, scan
 from tpca_cli.tensor_pca.algorithm1 import TOLERANCE
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, solve_modes
 from tpca_cli.tensor_pca.basis import TensorBasis
@@ -47,7 +47,7 @@ class Fitted:
     images: int  # counted by this run
     duplicates: int
     skipped: tuple[Skipped, ...]
-    ignored: int
+    ignored: Ignored
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -59,9 +59,9 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     base = None if request.update is None else _base(request)
     wish = request.wish if base is None else inherited(request.wish, base)
     clock = _Clock()
-    found = scan(request.sources)
+    listed = scan(request.sources)
     clock.lap("list")
-    check_scan(found, request)
+    found = check_scan(listed, request)
     with ExitStack() as stack:
         try:
             staged = stack.enter_context(_stage(found, request, wish, base, progress))
@@ -97,10 +97,8 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
         with fixed_threads():
             basis = _solve_and_write(request, wish, decided, origin, frames, base, clock, progress)
         skipped = (*found.skipped, *staged.skipped)
-        duplicates = int(np.count_nonzero(~keep))
-    return Fitted(
-        origin, decided, basis, int(keep.sum()), duplicates, skipped, len(found.ignored), clock.seconds
-    )
+        duplicates = int(np.count_nonzero(~keep)) + len(listed.refs) - len(found.refs)
+    return Fitted(origin, decided, basis, int(keep.sum()), duplicates, skipped, found.left_out, clock.seconds)
 
 
 def _solve_and_write(

@@ -25,7 +25,7 @@ from PIL import (  # noqa: F401  (registers)
 
 from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
-from tpca_cli.images import headers, jpeg, libtiff, metadata
+from tpca_cli.images import headers, jpeg, libtiff, metadata, plugins
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
 from tpca_cli.images.source import DIGEST_BYTES, Stamp, open_source, read_source, source_digest
@@ -79,8 +79,10 @@ def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = No
             if found is not None:
                 _check_size(found.height, found.width, max_pixels)
                 return Header(found.height, found.width, found.channels, "u1", found.mode)
-        os.lseek(descriptor, 0, os.SEEK_SET)
         kind = _kind(head)
+        if kind in plugins.KINDS:  # metadata of any length may stand before what matters
+            head += os.read(descriptor, size)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         with open(descriptor, "rb", closefd=False) as file, _refusing(kind):
             image = _open(file, kind, head, max_pixels)
             width, height = metadata.stored_size(image)
@@ -139,6 +141,8 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
         icc = metadata.icc_bytes(image, mode, notes)
         if metadata.has_more_frames(image):
             notes.append("only the first of several frames is kept")
+        if kind in plugins.KINDS:
+            notes.append(plugins.beside(kind))
         if size is not None:
             scale = draft_scale((image.height, image.width), size)
             image.draft(None, (image.width // scale, image.height // scale))
@@ -165,7 +169,10 @@ def _kind(head: bytes) -> str:
 def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int) -> Image.Image:
     """Pillow's lazy view of a file whose announced size and depth are acceptable."""
     headers.check_depth(kind, head)
-    announced = headers.announced_size(kind, head)
+    if kind in plugins.KINDS:
+        announced = plugins.check_announced(kind, head)
+    else:
+        announced = headers.announced_size(kind, head)
     if announced is not None:
         _check_size(*announced, max_pixels)
     if Image.MAX_IMAGE_PIXELS is not None and max_pixels > Image.MAX_IMAGE_PIXELS:
@@ -176,6 +183,8 @@ def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int) -> Image.Imag
         bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
         if len(bits) > 1 and max(bits) > 8:
             raise ImageRefused("more than 8 bits per channel are supported for gray only")
+    if kind in plugins.KINDS:
+        plugins.check_depth(kind, head, image)
     transparent = image.info.get("transparency")
     if kind == "PNG" and isinstance(transparent, int) and image.mode == "L":
         image.info["transparency"] = transparent * headers.transparent_gray_factor(head)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tpca_cli import images
-from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
+from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.framing import Framing
 from tpca_cli.images import Header, Stamp, probe
 from tpca_cli.interfaces import Progress
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.read_plan import Reading, check_scanned, skip_or_fail
-from tpca_cli.sources.scan import ImageRef, Skipped, scan
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, ImageRef, Skipped, no_image, require_some, scan
 from tpca_cli.sources.transfer import Refusal
 
 FEW_GRAY = 64  # so many gray images, or a tenth of the color images, join the color group
@@ -59,7 +59,7 @@ class Survey:
 
     groups: dict[Kind, tuple[Member, ...]]
     skipped: tuple[Skipped, ...]
-    ignored: int
+    ignored: Ignored = NOTHING_IGNORED
 
     @property
     def count(self) -> int:
@@ -118,8 +118,9 @@ def survey(
     """Scan the sources and read every header."""
     found = scan(sources)
     check_scanned(found, reading.on_error)
+    require_some(found, sources)
     members, skipped = probe(found.refs, reading, progress)
-    return Survey(grouped(members), found.skipped + tuple(skipped), len(found.ignored))
+    return Survey(grouped(members), found.skipped + tuple(skipped), found.left_out)
 
 
 def probe_member(ref: ImageRef, reading: Reading) -> Member | Skipped:
@@ -203,12 +204,9 @@ def require_images(found: Survey, sources: Sequence[str]) -> None:
         raise nothing_usable(sources, found.skipped, found.ignored)
 
 
-def nothing_usable(sources: Sequence[str], skipped: Sequence[Skipped], ignored: int) -> TpcaError:
+def nothing_usable(sources: Sequence[str], skipped: Sequence[Skipped], ignored: Ignored) -> TpcaError:
     """The error for sources of which no image is left, with the reason for each."""
-    where = ", ".join(printable(source) for source in sources)
-    error = TpcaError(f"no usable image in {where} ({len(skipped)} skipped, {ignored} ignored)")
-    error.skipped = tuple((printable(item.path), item.reason) for item in skipped)
-    return error
+    return no_image("no usable image", sources, skipped, ignored)
 
 
 _PROBES = 64

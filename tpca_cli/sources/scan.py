@@ -15,14 +15,16 @@ import glob
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tpca_cli import formats
-from tpca_cli.errors import StorageError, UsageError, printable
+from tpca_cli.errors import StorageError, TpcaError, UsageError, printable
 from tpca_cli.names import name_problem
 
 Source = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+HIDDEN = "hidden"
+EXAMPLES = 5  # ignored files that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class ImageRef:
     size: int
     mtime_ns: int
     linked: bool = False  # its name is a link: the file itself goes by another name
+    file: int = field(default=0, compare=False)  # device and inode in one number, on this machine; 0: unknown
 
     def __reduce__(self) -> tuple[Any, ...]:  # there are many, and dataclasses travel slowly by themselves
         return ImageRef, (self.path, self.name, self.size, self.mtime_ns, self.linked)
@@ -48,12 +51,49 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Ignored:
+    """What is no image and does not look like one: how many, and a few of them."""
+
+    others: int = 0
+    hidden: int = 0
+    examples: tuple[bytes, ...] = ()
+
+    def __str__(self) -> str:
+        """`3 other files and 1 hidden file or folder ignored`, or nothing."""
+        parts = [_counted(self.others, "other file", "other files")] if self.others else []
+        if self.hidden:
+            parts.append(_counted(self.hidden, "hidden file or folder", "hidden files or folders"))
+        return f"{' and '.join(parts)} ignored" if parts else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "ignored": self.others + self.hidden,
+            "ignored_hidden": self.hidden,
+            "ignored_examples": list(self.examples),
+        }
+
+
+NOTHING_IGNORED = Ignored()
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """The images in the order of their names; skipped files deserve a warning, ignored ones a count."""
 
     refs: tuple[ImageRef, ...]
     skipped: tuple[Skipped, ...]
     ignored: tuple[Skipped, ...]
+
+    @property
+    def left_out(self) -> Ignored:
+        """The ignored files in short."""
+        others = [item.path for item in self.ignored if item.reason != HIDDEN]
+        return Ignored(len(others), len(self.ignored) - len(others), tuple(others[:EXAMPLES]))
 
 
 def scan(sources: Sequence[Source]) -> Scan:
@@ -66,6 +106,32 @@ def scan(sources: Sequence[Source]) -> Scan:
         skipped=tuple(sorted(sweep.skipped, key=lambda entry: entry.path)),
         ignored=tuple(sorted(sweep.ignored, key=lambda entry: entry.path)),
     )
+
+
+def require_some(found: Scan, sources: Sequence[Source]) -> None:
+    """Sources without an image are an error: a disk that is not mounted looks like that."""
+    if found.refs:
+        return
+    raise no_image("no image", sources, found.skipped, found.left_out)
+
+
+def no_image(what: str, sources: Sequence[Source], skipped: Sequence[Skipped], ignored: Ignored) -> TpcaError:
+    """The error for sources of which nothing is left, with the reason for each file."""
+    where = ", ".join(printable(os.fsencode(source)) for source in sources)
+    error = TpcaError(f"{what} in {where} ({len(skipped)} skipped, {str(ignored) or 'nothing ignored'})")
+    error.skipped = tuple((printable(item.path), item.reason) for item in skipped)
+    return error
+
+
+def distinct(refs: Sequence[ImageRef]) -> tuple[ImageRef, ...]:
+    """Each file once, by the first of its names: links and several sources may lead to one file."""
+    seen: set[int] = set()
+    kept = []
+    for ref in refs:
+        if not ref.file or ref.file not in seen:
+            kept.append(ref)
+            seen.add(ref.file)
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +153,10 @@ class _Sweep:
 
     def add_source(self, source: bytes, several: bool) -> None:
         if os.path.lexists(source):
-            named = several or not os.path.isdir(source)
-            self._add_named(source, _own_name(source) if named else b"")
+            is_folder, before = os.path.isdir(source), len(self.refs) + len(self.skipped)
+            self._add_named(source, _own_name(source) if several or not is_folder else b"")
+            if several and is_folder and len(self.refs) + len(self.skipped) == before:
+                self.skipped.append(Skipped(source, "no image in this folder"))
         elif source.startswith(b"@") and len(source) > 1:
             for line in _lines(source[1:]):
                 self._add_named(line, _listed_name(line))
@@ -133,7 +201,7 @@ class _Sweep:
                 selected, promising = _match(parts, pattern)
                 if entry.name.startswith(b"."):
                     if selected:
-                        self.ignored.append(Skipped(entry.path, "hidden"))
+                        self.ignored.append(Skipped(entry.path, HIDDEN))
                 elif entry.is_dir(follow_symlinks=False):
                     found = entry.stat(follow_symlinks=False)
                     key = (found.st_dev, found.st_ino)
@@ -156,21 +224,35 @@ class _Sweep:
                     self.ignored.append(Skipped(path, "link to a folder"))
                     return
                 if not target.startswith(inside.rstrip(b"/") + b"/"):
-                    self.ignored.append(Skipped(path, "link out of the folder"))
+                    self._leave_out(path, "link out of the folder")
                     return
         except OSError as error:
-            self.ignored.append(Skipped(path, f"cannot be examined: {error.strerror}"))
+            self._leave_out(path, f"cannot be examined: {error.strerror}")
             return
         self._add_file(target, path, name, found)
 
+    def _leave_out(self, path: bytes, reason: str) -> None:
+        """A thing that is not opened: its name decides whether that deserves a word."""
+        (self.skipped if formats.promises_media(path) else self.ignored).append(Skipped(path, reason))
+
     def _add_file(self, target: bytes, path: bytes, name: bytes, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
-            self.ignored.append(Skipped(path, "not a regular file"))
+            self._leave_out(path, "not a regular file")
             return
-        promised = formats.has_image_extension(path)
-        reason = _content_problem(target, found.st_size)
-        if reason is not None:
-            (self.skipped if promised else self.ignored).append(Skipped(path, reason))
+        if found.st_size == 0:
+            self._leave_out(path, "empty file")
+            return
+        try:
+            head = _head(target)
+        except OSError as error:  # it may be anything: an image, too
+            self.skipped.append(Skipped(path, f"cannot be read: {error.strerror}"))
+            return
+        if formats.sniff(head) is None:
+            media = formats.foreign(head, path)
+            if media is None:
+                self._leave_out(path, "not an image by content")
+            else:
+                self.skipped.append(Skipped(path, f"{media} is not read"))
             return
         problem = name_problem(name)
         if problem is not None:
@@ -183,22 +265,21 @@ class _Sweep:
                 "give their common folder instead"
             )
         self.refs[name] = ImageRef(
-            target, name, found.st_size, found.st_mtime_ns, target != path and os.path.islink(path)
+            path=target,
+            name=name,
+            size=found.st_size,
+            mtime_ns=found.st_mtime_ns,
+            linked=target != path and os.path.islink(path),
+            file=found.st_dev << 64 | found.st_ino if found.st_ino else 0,
         )
 
 
-def _content_problem(path: bytes, size: int) -> str | None:
-    if size == 0:
-        return "empty file"
+def _head(path: bytes) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            head = os.read(descriptor, formats.HEAD_BYTES)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return None if formats.sniff(head) else "not an image by content"
+        return os.read(descriptor, formats.HEAD_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _lines(path: bytes) -> Iterator[bytes]:
