@@ -1,0 +1,24 @@
+"""A few images of unusual shape beside ordinary ones cost what they hold, not the product of their sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import QUICK, folder, forked, save
+from PIL import Image
+
+
+@pytest.mark.parametrize("side", [8192, 30000])
+def test_55_a_long_and_a_high_image(tmp_path: Path, side: int) -> None:
+    source, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(source, 60, sizes=[(48, 64)])
+    for name, shape in (("long", (1, side, 1)), ("high", (side, 1, 1))):
+        save(source / f"{name}.png", np.full(shape, 200, np.uint8))
+    ended = forked("encode", source, "-o", archive, *QUICK, memory=3 << 30, timeout=60)
+    assert ended.code == 0 and ended.peak < 500_000, ended
+    ended = forked("decode", archive, "-o", tmp_path / "out", memory=3 << 30)
+    assert ended.code == 0 and ended.peak < 300_000, ended
+    with Image.open(tmp_path / "out" / "long.png") as image:
+        assert image.size == (side, 1)
