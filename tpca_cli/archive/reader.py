@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tpca_cli import store
 from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
+from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits, check_description
 from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.interfaces import Pixels
@@ -47,13 +48,18 @@ class Archive:
         cache_blocks: int = 8,
         skim: bool = False,
         ready: bool = True,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """With `ready`, what the first image needs is prepared now: it then takes no longer than others."""
+        """With `ready`, what the first image needs is prepared now: it then takes no longer than others.
+
+        An archive with an image of more than `max_pixels`, or that takes memory as if, is refused.
+        """
         self.path = Path(path)
         self.cache_blocks = cache_blocks
         self._basis = basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._ready = ready and not skim
+        self._limits = Limits(max_pixels)
         self._open()
 
     def _open(self) -> None:
@@ -62,6 +68,7 @@ class Archive:
         self._context = store.open_checked(self.path, SCHEMA, skim=self._skim)
         self._file = self._context.__enter__()
         try:
+            self._check_description()
             self._load()
             if self._ready:
                 self._prepare()
@@ -88,6 +95,7 @@ class Archive:
         except (ValueError, TypeError) as error:
             raise FileRefused(f"{where}: the index is not readable: {error}") from None
         self.index.check(file.shape("payload")[0], groups)
+        self._limits.check(self.index, groups, self._stored())
         self.groups = [
             Group(meta, self._embedded(number), file.array(f"groups/{number}/tables"))
             for number, meta in enumerate(groups)
@@ -95,6 +103,21 @@ class Archive:
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive()
         self.names = [self.index.names[image] for image in self.alive]
+
+    def _check_description(self) -> None:
+        """What can be said before the index or a basis is read."""
+        file = self._file
+        check_description(file.meta)
+        parts = [name for name in file.names() if name.startswith("groups/")]
+        self._limits.check_sums(
+            file.shape("images")[1] + file.shape("blocks")[1],
+            self._stored(),
+            sum(file.shape(name)[0] for name in parts),
+            sum(file.stored_bytes(name) for name in parts),
+        )
+
+    def _stored(self) -> int:
+        return sum(self._file.stored_bytes(name) for name in self._file.names())
 
     def _prepare(self) -> None:
         import tpca_cli.images  # noqa: F401
@@ -185,14 +208,24 @@ class Archive:
     def coder(self, group: int) -> Coder:
         from tpca_cli.coder import Coder  # late: a page about an archive needs none
 
-        if group not in self._coders:
+        found = self._coders.get(group)
+        if found is None:
             item = self.groups[group]
             basis = item.basis
             if basis is None:
                 basis = self._linked_basis(item.meta["basis_digest"])
             arrays = {**split_arrays(basis), **split_arrays(item.tables)}
-            self._coders[group] = Coder.from_arrays(item.meta["coder"], arrays)
-        return self._coders[group]
+            found = Coder.from_arrays(item.meta["coder"], arrays)
+            self._keep_coder(group, found)
+        return found
+
+    def _keep_coder(self, group: int, coder: Coder) -> None:
+        """For the next block; older ones go while all together have more components than one may have."""
+        with self._lock:
+            self._coders[group] = coder
+            total = sum(each.components for each in self._coders.values())
+            while total > COMPONENTS and len(self._coders) > 1:
+                total -= self._coders.pop(next(iter(self._coders))).components
 
     def _linked_basis(self, wanted: str) -> npt.NDArray[np.uint8]:
         if self._basis is None:
@@ -238,6 +271,7 @@ class Archive:
             "_basis": self._basis,
             "_skim": self._skim,
             "_ready": self._ready,
+            "_limits": self._limits,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
