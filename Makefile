@@ -8,7 +8,7 @@ SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
 
-.PHONY: help setup demo test check format faults compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data priors clean
+.PHONY: help setup demo test check format faults compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data kernel kernel-check priors clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -20,6 +20,10 @@ $(VENV)/ready: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing tpca into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+$(VENV)/ready-kernel: $(VENV)/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,kernel]'
 	@touch $@
 
 $(VENV)/ready-bench: $(VENV)/ready
@@ -48,7 +52,7 @@ faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strac
 	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
 	@$(BIN)/python -m pytest -o addopts= -q --import-mode=importlib tests/faults
 
-compat: $(VENV)/ready ## decode the golden archives with the oldest wasmtime that is allowed
+compat: $(VENV)/ready ## decode the golden archives with the oldest and the newest wasmtime that are allowed
 	@$(BIN)/python tests/golden/compat.py
 
 oldest: ## the tests with the oldest libraries that are allowed (needs Python 3.10 to 3.12)
@@ -83,10 +87,16 @@ pictures: $(VENV)/ready ## draw the README's pictures from sample_data/
 bench-cluster: $(VENV)/ready ## two workers beside one: DATA=folder LARGE=folder of larger images
 	@$(BIN)/python tests/benchmarks/cluster.py $(DATA) $(LARGE)
 
+kernel: $(VENV)/ready-kernel ## build the compiled kernels anew, with the pinned compiler
+	@$(BIN)/python tools/build_kernels.py
+
+kernel-check: $(VENV)/ready-kernel ## are the compiled kernels what their sources give
+	@$(BIN)/python tools/build_kernels.py --check
+
 sample-data: $(VENV)/ready ## make sample_data/ anew
 	@$(BIN)/python sample_data/generate.py
 
-priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, ten minutes: DATA="folder folder"
+priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, four minutes: DATA="folder folder"
 	@$(BIN)/python tools/fit_priors.py $(DATA) -o priors.json
 
 clean: ## remove what the targets made

@@ -7,8 +7,10 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
 import pytest
 from command import tpca
 from pictures import folder
@@ -61,6 +63,28 @@ def test_the_readme_runs(workplace) -> None:
     namespace: dict[str, object] = {}
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), namespace)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """The dataset of the README over an archive of color images with one gray image among them."""
+    folder(tmp_path / "in", 7, channels=[3, 3, 1, 3], sizes=[(24, 32)])
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "photos.h5", "--psnr", 36)
+    namespace: dict[str, Any] = {"tpca_cli": tpca_cli}
+    (example,) = (block for block in blocks("python") if "class Photos" in block)
+    exec(compile(example, "README.md", "exec"), namespace)
+    return namespace["Photos"](tmp_path / "photos.h5")
+
+
+def test_the_dataset_of_the_readme_gives_images_that_stack(photos) -> None:
+    batch = np.stack([photos[position] for position in range(len(photos))])
+    assert batch.shape == (7, 3, 24, 32) and batch.dtype == np.uint8
+
+
+def test_the_dataset_of_the_readme_feeds_a_loader_of_pytorch(photos) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    found = [tuple(batch.shape) for batch in data.DataLoader(photos, batch_size=4, num_workers=0)]
+    assert found == [(4, 3, 24, 32), (3, 3, 24, 32)]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,7 +11,7 @@ What it needs
   to their middle. Gray, color and alpha are separate groups with a basis of their own, as in an archive;
   nothing breaks where one is missing (classes that no image reached keep a smooth guess). 16-bit images are
   left out: the numbers depend on coefficients in quantiser steps, not on their depth.
-- About 2 GB of memory and, for three folders, ten minutes of one core. Image files are only read.
+- About 2 GB of memory and, for three folders, four minutes of one core. Image files are only read.
 
 How the numbers are made
 From a start that knows nothing of images, three times: code all groups with 8 x 8 and 16 x 16 tiles at six
@@ -19,8 +19,7 @@ steps; measure the mean magnitude of components (EXPECTED); take a sample of val
 components with all that their contexts see; find the weights (WEIGHTS, FLAG_WEIGHTS, LOWEST_WEIGHTS), then
 POSITION and ADJUST, that make the sample cheapest to code; count tokens and flags by class (TABLES,
 FLAG_TABLES); measure how far coefficients lie from their symbols (OFFSETS). The result hardly changes after
-the second round, and is the same if the shipped numbers are the start. The same files give the same numbers
-on the same machine.
+the second round. The same files give the same numbers on the same machine.
 
 `--compare SET.json` codes the images of the folders with that set and with the shipped one and prints the
 sizes of both. Use images that the set has not seen. The last column is the size at equal error, for sets
@@ -54,7 +53,7 @@ from priors_evidence import (
 )
 from threadpoolctl import threadpool_limits
 
-from tpca_cli.codec.blocks import encode
+from tpca_cli.codec.kernel_run import encode
 from tpca_cli.codec.priors import Priors, shipped
 
 Pixels = NDArray[Any]
@@ -115,7 +114,7 @@ class Job:
 
     @property
     def length(self) -> int:
-        """Bytes of all blocks."""
+        """Bytes of all kernel_run."""
         return sum(block.length for block in self.coded)
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import blocks
+from tpca_cli.codec import kernel_run
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.contexts import LEVELS, ContextModel, before, build_contexts, log_code
 from tpca_cli.codec.grid import Grid, Level, grid_of
-from tpca_cli.codec.model import LEVELS, Model, before, build, log_code
-from tpca_cli.codec.plan import SLOTS, Plan, Step, kind_of
 from tpca_cli.codec.priors import Priors
-from tpca_cli.codec.tiling import SUBBITS, batches, planes_of
-from tpca_cli.coder import Coder
+from tpca_cli.codec.scan_order import SLOTS, ScanOrder, Step, kind_of
+from tpca_cli.codec.tiling import batches, planes_of
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
-from tpca_cli.tensor_pca.fixed_basis import FixedBasis
+from tpca_cli.tensor_pca.fixed_basis import SCALE_BITS, FixedBasis
 
 Pixels = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Material:
 class Coded:
     """A block after coding."""
 
-    model: Model
+    model: ContextModel
     grid: Grid
     length: int  # bytes
     magnitudes: NDArray[np.uint16]  # (M, places) cut at LARGEST
@@ -66,7 +66,7 @@ class Coded:
     @property
     def live(self) -> int:
         """How many values were coded, lowest components left out."""
-        sizes = [last - first for first, last in self.model.plan.zones.values()]
+        sizes = [last - first for first, last in self.model.scan.zones.values()]
         return int(self.flags.sum(axis=1, dtype=np.int64) @ np.array(sizes, np.int64))
 
 
@@ -97,37 +97,37 @@ def gather(pictures: Sequence[Pixels], tile: int) -> Material:
     modes = solve_modes(operator)
     basis = FixedBasis.from_modes(modes.modes, modes.indices, dtype=np.dtype(np.uint8))
     coder = Coder.train(list(pictures), framing, basis, USUAL_STEP, effort=0)
-    order, found = coder.model.plan.order, []
+    order, found = coder.model.scan.order, []
     for batch in batches(framing, pictures):
         planes = planes_of(framing, batch, coder.lapped)
         grid = grid_of(tuple(framing.grid(p.shape[0], p.shape[1]) for p in batch))
-        found.append((grid, basis.analyze(planes, SUBBITS if coder.lapped else 0)[order]))
+        found.append((grid, basis.analyze(planes, SCALE_BITS if coder.lapped else 0)[order]))
     return Material(coder, found)
 
 
-def model_of(material: Material, step: float, priors: Priors) -> Model:
+def model_of(material: Material, step: float, priors: Priors) -> ContextModel:
     """The model of material at a step, with these constants instead of the shipped ones."""
     coder = material.coder.with_step(step)
-    plan = coder.model.plan
+    plan = coder.model.scan
     steps = np.zeros(len(plan.order), np.int64)
     steps[plan.order] = coder.model.steps.astype(np.int64)
-    return build(plan, coder.scales, coder.lowest, coder.centers, steps, priors)
+    return build_contexts(plan, coder.scales, coder.lowest, coder.centers, steps, priors)
 
 
 def code(material: Material, step: float, priors: Priors) -> Iterator[Coded]:
     """Each block of the material, coded at a step."""
     model = model_of(material, step, priors)
     for grid, rows in material.blocks:
-        data, values = blocks.encode(model, grid, rows)
-        symbols = blocks.take(model, grid, data)
+        data, values = kernel_run.encode(model, grid, rows)
+        symbols = kernel_run.read_symbols(model, grid, data)
         magnitudes = np.zeros((len(rows), grid.size), np.uint16)
         magnitudes[:, grid.places] = np.minimum(np.abs(symbols.values), LARGEST)
         flags = np.zeros((len(symbols.flags), grid.size), np.uint8)
         flags[:, grid.places] = symbols.flags
         tiles = np.zeros(grid.size, np.int64)
         tiles[grid.places] = np.arange(grid.places.size)
-        low = np.zeros((len(model.plan.lowest), grid.size))
-        for channel, row in enumerate(model.plan.lowest):
+        low = np.zeros((len(model.scan.lowest), grid.size))
+        for channel, row in enumerate(model.scan.lowest):
             if row >= 0:
                 low[channel, grid.places] = values[row]
         yield Coded(model, grid, len(data), magnitudes, flags, rows, tiles, low)
@@ -136,12 +136,12 @@ def code(material: Material, step: float, priors: Priors) -> Iterator[Coded]:
 def mean_sizes(coded: Coded, coder: Coder) -> Iterator[tuple[Ints, Floats, Floats]]:
     """(scale code minus step code, mean magnitude, how many) of components; of the lowest by fineness."""
     model, grid = coded.model, coded.grid
-    others = np.ones(len(model.plan.order), bool)
-    others[[row for row in model.plan.lowest if row >= 0]] = False
-    codes = coder.scales[model.plan.order] - log_code(model.steps)
+    others = np.ones(len(model.scan.order), bool)
+    others[[row for row in model.scan.lowest if row >= 0]] = False
+    codes = coder.scales[model.scan.order] - log_code(model.steps)
     means = coded.magnitudes[:, grid.places].mean(axis=1)
     yield codes[others], means[others], np.full(int(others.sum()), float(grid.places.size))
-    for channel, row in enumerate(model.plan.lowest):
+    for channel, row in enumerate(model.scan.lowest):
         for level in grid.levels if row >= 0 else []:
             fineness = min(level.fineness, LEVELS - 1)
             difference = int(coder.lowest[channel, fineness] - log_code(model.steps[row : row + 1])[0])
@@ -166,7 +166,7 @@ class Collector:
     def values(self, coded: Coded) -> Iterator[Sample]:
         """All but the lowest components."""
         model, own, stride = coded.model, coded.magnitudes.astype(np.float32), coded.grid.stride
-        plan, looks, expected = model.plan, model.plan.looks, model.expected
+        plan, looks, expected = model.scan, model.scan.looks, model.expected
         keys = 2 * looks.rows + looks.phases
         zones = {key: index for index, key in enumerate(plan.zones)}
         for step in plan.steps:
@@ -202,7 +202,7 @@ class Collector:
     def flags(self, coded: Coded) -> Iterator[Sample]:
         """The flags that open zones."""
         model, grid, stride = coded.model, coded.grid, coded.grid.stride
-        plan, own = model.plan, coded.magnitudes
+        plan, own = model.scan, coded.magnitudes
         zones = {key: index for index, key in enumerate(plan.zones)}
         for step in plan.steps:
             if not step.opens:
@@ -228,7 +228,7 @@ class Collector:
 
     def lowest(self, coded: Coded) -> Iterator[Sample]:
         """The lowest components of all channels."""
-        model, plan = coded.model, coded.model.plan
+        model, plan = coded.model, coded.model.scan
         for channel, row in enumerate(plan.lowest):
             for level in coded.grid.levels if row >= 0 else []:
                 fineness = min(level.fineness, LEVELS - 1)
@@ -269,16 +269,16 @@ def join(parts: Sequence[Sample]) -> Sample:
     return Sample(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def _spot(plan: Plan, row: int, phase: int) -> int:
+def _spot(plan: ScanOrder, row: int, phase: int) -> int:
     """The place of a component in the table of positions, flattened."""
     i, j, channel = plan.places[row]
     low, high = min(i, j), max(i, j)
     return int(np.ravel_multi_index((low, high, min(channel, 1), phase), (8, 8, 2, 2))) if high < 8 else -1
 
 
-def _zone_scale(model: Model, step: Step) -> tuple[int, int]:
+def _zone_scale(model: ContextModel, step: Step) -> tuple[int, int]:
     """The expected sum of a zone, and its ratio to that of the zone before."""
-    plan = model.plan
+    plan = model.scan
     zone = int(model.expected[slice(*plan.zones[step.color, step.zone])].sum())
     if (step.color, step.zone - 1) in plan.zones:
         previous = int(model.expected[slice(*plan.zones[step.color, step.zone - 1])].sum())

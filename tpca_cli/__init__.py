@@ -1,28 +1,31 @@
 """tpca: compress folders of images with a tensor-PCA basis learned from the folder itself.
 
 For Python code: `Archive` is a lazy, picklable sequence of images; `Basis` reads a basis file and offers
-`project` and `reconstruct`. Both load on first use.
+`project` and `reconstruct`. Whatever goes wrong for a reason that the caller can act on is a `TpcaError`; the
+kinds are in `tpca_cli.errors`. Everything loads on first use.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpca_cli.archive.reader import Archive
     from tpca_cli.basisfile import Basis
+    from tpca_cli.errors import FileRefused, StorageError, TpcaError, UsageError
 
 __version__ = "0.1.0"
-__all__ = ["Archive", "Basis", "__version__"]
+__all__ = ["Archive", "Basis", "FileRefused", "StorageError", "TpcaError", "UsageError", "__version__"]
+
+_HOMES = {"Archive": "archive.reader", "Basis": "basisfile"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Archive":
-        from tpca_cli.archive.reader import Archive
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tpca_cli.{_HOMES.get(name, 'errors')}"), name)
 
-        return Archive
-    if name == "Basis":
-        from tpca_cli.basisfile import Basis
 
-        return Basis
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

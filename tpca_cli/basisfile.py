@@ -69,10 +69,12 @@ class StoredBasis:
 
     @property
     def framing(self) -> Framing:
+        """How images become frames of this basis."""
         return self.origin.framing
 
     @property
     def dtype(self) -> str:
+        """The sample type of the images that it was fitted to: `u1` or `u2`."""
         return self.origin.dtype
 
 
@@ -209,6 +211,7 @@ PIECE = 1 << 17
 
 
 def put_operator(writer: store.Writer, operator: Operator) -> None:
+    """Write an operator: its sums and its matrix, or one matrix per mode."""
     writer.put("operator/sums", operator.sums)
     if isinstance(operator, ModeOperators):
         for k, matrix in enumerate(operator.matrices):

@@ -66,10 +66,12 @@ class Checkpoint:
 
 
 def partial_folder(output: Path) -> Path:
+    """The folder beside an output that keeps the finished blocks of an interrupted run."""
     return output.with_name(output.name + ".partial")
 
 
 def remove_partial(output: Path) -> None:
+    """Remove that folder with everything in it."""
     shutil.rmtree(partial_folder(output), ignore_errors=True)
 
 

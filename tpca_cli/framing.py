@@ -41,6 +41,7 @@ class Framing:
 
     @property
     def frame_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of one frame."""
         return (self.height, self.width, self.channels)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
@@ -96,10 +97,12 @@ class Framing:
         return images[0] if n == 1 else images
 
     def to_dict(self) -> dict[str, Any]:
+        """The framing as plain values, for a file."""
         return {"kind": self.kind, "height": self.height, "width": self.width, "channels": self.channels}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Framing:
+        """The framing from the plain values of a file."""
         return cls(str(data["kind"]), int(data["height"]), int(data["width"]), int(data["channels"]))
 
 

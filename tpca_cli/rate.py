@@ -51,6 +51,7 @@ class Target:
         return cls("psnr", DEFAULT_PSNR)
 
     def to_dict(self) -> dict[str, float | int]:
+        """What was asked for as plain values, for a file."""
         asked: dict[str, float | int] = {self.kind: self.value}
         if self.components is not None:
             asked["components"] = self.components
@@ -58,6 +59,7 @@ class Target:
 
     @classmethod
     def from_dict(cls, asked: dict[str, float]) -> Target:
+        """The target from the plain values of a file."""
         components = int(asked["components"]) if "components" in asked else None
         kinds = [kind for kind in asked if kind in KINDS and kind != "components"]
         kind = kinds[0] if kinds else "components"
@@ -87,9 +89,11 @@ class Interval:
     ceiling: bool = False  # a budget: never above `high`; otherwise a quality: never below `low`
 
     def holds(self, value: float) -> bool:
+        """Whether the value lies inside."""
         return self.low <= value <= self.high
 
     def keeps_promise(self, value: float) -> bool:
+        """Whether the value lies on the promised side: a quality reached, a size not exceeded."""
         return value <= self.high if self.ceiling else value >= self.low
 
     def miss(self, value: float) -> float:

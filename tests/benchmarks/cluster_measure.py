@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import connect
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.encode.code_blocks import GroupPlan, code_all
 from tpca_cli.encode.run import EncodeRequest, assemble, draft_groups
 from tpca_cli.fit.remote import Shard, count_shard

@@ -30,7 +30,7 @@ from rd_codecs import CODECS, Codec, Curve, Pixels, best_time, mode_of, montage,
 from scipy.ndimage import gaussian_filter
 
 from tpca_cli import Archive, images
-from tpca_cli.codec.engine import prepare
+from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.parallel import busy_map
 from tpca_cli.sources.scan import scan
 

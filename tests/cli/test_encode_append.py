@@ -37,7 +37,7 @@ def append(place, *options, code=0):
 
 def pixels(path) -> dict[bytes, np.ndarray]:
     with Archive(path) as archive:
-        return {name: archive[k] for k, name in enumerate(archive.names)}
+        return {name: archive[k] for k, name in enumerate(archive.names_bytes)}
 
 
 def payload(path) -> bytes:

@@ -147,7 +147,7 @@ def test_what_is_not_ours_is_refused(tmp_path: Path) -> None:
 def test_text_page_imports_nothing_heavy(archive: Path) -> None:
     script = (
         "import sys; from tpca_cli.cli.main import _run; code = _run(['inspect', sys.argv[1]]);"
-        "heavy = {'scipy', 'tqdm', 'dask', 'sklearn', 'tpca_cli.coder'} & set(sys.modules);"
+        "heavy = {'scipy', 'tqdm', 'dask', 'sklearn', 'tpca_cli.codec.coder'} & set(sys.modules);"
         "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
     )
     command = [sys.executable, "-c", script, str(archive)]

@@ -36,7 +36,7 @@ def made(tmp_path_factory):
 
 def pixels(path) -> dict[bytes, np.ndarray]:
     with Archive(path) as archive:
-        return {name: archive[k] for k, name in enumerate(archive.names)}
+        return {name: archive[k] for k, name in enumerate(archive.names_bytes)}
 
 
 def check_same(one, other) -> None:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_symbols import Block
 
-from tpca_cli.codec.blocks import Symbols, decode, encode, give, take
+from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts, log_code
 from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.lapping import AFTER, BEFORE, BITS, lap
-from tpca_cli.codec.model import LEVELS, Model, build, log_code
-from tpca_cli.codec.plan import Plan, plan_of, zone_of
+from tpca_cli.codec.kernel_run import Symbols, decode, encode, read_symbols, write_symbols
 from tpca_cli.codec.restore import SUBPIXEL, Restorer, fit
+from tpca_cli.codec.scan_order import ScanOrder, scan_order_of, zone_of
+from tpca_cli.codec.tiling import AFTER, BEFORE, LAP_BITS, lap
 
 GRIDS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
 PLACES = {
@@ -44,8 +44,8 @@ class Numbers:
     centers: np.ndarray
 
     @property
-    def model(self) -> Model:
-        return build(plan_of(self.places), self.scales, self.lowest, self.centers, self.steps)
+    def model(self) -> ContextModel:
+        return build_contexts(scan_order_of(self.places), self.scales, self.lowest, self.centers, self.steps)
 
     def reference(self, shapes: list[tuple[int, int]]) -> Block:
         fields = {name: np.asarray(value).tolist() for name, value in vars(self).items()}
@@ -67,7 +67,7 @@ def numbers_of(name: str, rng: np.random.Generator) -> Numbers:
     )
 
 
-def symbols_of(plan: Plan, tiles: int, largest: int, rng: np.random.Generator) -> Symbols:
+def symbols_of(plan: ScanOrder, tiles: int, largest: int, rng: np.random.Generator) -> Symbols:
     """Random symbols: nothing behind a flag that is not set."""
     values = rng.integers(-largest, largest + 1, (len(plan.places), tiles))
     values = (values * rng.choice([1.0, 0.3, 1e-3], values.shape)).astype(np.int64)
@@ -85,9 +85,9 @@ def test_any_symbols_come_back(shapes: list[tuple[int, int]], name: str, largest
     """Also values far beyond anything the tables were made for."""
     rng, grid = np.random.default_rng(seed), Grid(shapes)
     model = numbers_of(name, rng).model
-    symbols = symbols_of(model.plan, grid.places.size, largest, rng)
-    block = give(model, grid, symbols)
-    back = take(model, grid, block)
+    symbols = symbols_of(model.scan, grid.places.size, largest, rng)
+    block = write_symbols(model, grid, symbols)
+    back = read_symbols(model, grid, block)
     assert np.array_equal(back.values, symbols.values)
     assert np.array_equal(back.flags, symbols.flags)
 
@@ -101,10 +101,10 @@ def test_the_reference_reads_the_same_values(
     rng, grid = np.random.default_rng(seed), Grid(shapes[:2])
     numbers = numbers_of(name, rng)
     model = numbers.model
-    block = give(model, grid, symbols_of(model.plan, grid.places.size, largest, rng))
+    block = write_symbols(model, grid, symbols_of(model.scan, grid.places.size, largest, rng))
     reference = numbers.reference(shapes[:2])
     found = reference.decode(block)
-    values = [[found.get((place, tile), 0) for tile in reference.tiles] for place in model.plan.places]
+    values = [[found.get((place, tile), 0) for tile in reference.tiles] for place in model.scan.places]
     assert np.array_equal(decode(model, grid, block), values)
 
 
@@ -118,17 +118,17 @@ def test_decoding_gives_what_encoding_said(
     coefficients = rng.integers(-size, size + 1, (len(PLACES[name]), grid.places.size)).astype(np.float64)
     block, values = encode(model, grid, coefficients)
     assert np.array_equal(decode(model, grid, block), values)
-    assert give(model, grid, take(model, grid, block)) == block
+    assert write_symbols(model, grid, read_symbols(model, grid, block)) == block
     if size >= 5 * model.steps.max():
         assert np.abs(values - coefficients).max() <= 4 * model.steps.max() + size * 1e-9
 
 
-def even(name: str, step: int, scale: float) -> Model:
+def even(name: str, step: int, scale: float) -> ContextModel:
     """A model whose components are all alike."""
-    count, channels = len(PLACES[name]), len(plan_of(PLACES[name]).lowest)
+    count, channels = len(PLACES[name]), len(scan_order_of(PLACES[name]).lowest)
     lowest, centers = np.full((channels, LEVELS), 60), np.zeros(channels, np.int64)
     scales = log_code(np.full(count, scale))
-    return build(plan_of(PLACES[name]), scales, lowest, centers, np.full(count, step))
+    return build_contexts(scan_order_of(PLACES[name]), scales, lowest, centers, np.full(count, step))
 
 
 def test_a_fine_step_is_exact() -> None:
@@ -152,7 +152,7 @@ def test_weights_fit_where_the_kernel_keeps_them(name: str) -> None:
         numbers = dataclasses.replace(
             numbers_of(name, rng), scales=scales, steps=rng.choice([1, (1 << 30) - 1], count)
         )
-        model, looks = numbers.model, numbers.model.plan.looks
+        model, looks = numbers.model, numbers.model.scan.looks
         assert model.weights.min(initial=0) >= 0 and model.weights.max(initial=0) < 1 << 15
         sums = model.bases.copy()
         np.add.at(sums, (looks.rows, looks.phases), 2 * 4095 * model.weights)
@@ -174,7 +174,7 @@ def test_the_pyramid_visits_every_tile_once_and_looks_only_back(shapes: list[tup
 
 @pytest.mark.parametrize("name", sorted(PLACES))
 def test_the_plan_codes_every_component_once_and_looks_only_back(name: str) -> None:
-    plan = plan_of(PLACES[name])
+    plan = scan_order_of(PLACES[name])
     looks, done = plan.looks, {row for row in plan.lowest if row >= 0}
     for step in plan.steps:
         rows = set(range(step.start, step.stop))
@@ -196,7 +196,7 @@ def test_zones_grow_with_the_diagonal() -> None:
 
 
 def test_lapping_is_undone_to_the_last_bit_of_a_pixel() -> None:
-    assert np.abs(BEFORE @ AFTER * 4.0**-BITS - np.eye(8)).max() < 3e-4
+    assert np.abs(BEFORE @ AFTER * 4.0**-LAP_BITS - np.eye(8)).max() < 3e-4
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (3, 24, 40)).astype(np.float64) * 64
     filtered = images.copy()

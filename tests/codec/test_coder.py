@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
 
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -15,23 +14,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpca_cli import machine
-from tpca_cli.codec import engine
-from tpca_cli.codec.blocks import Symbols, decode, encode, give, take
+from tpca_cli import wasm
+from tpca_cli.codec import kernel_job
+from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts
 from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.model import LEVELS, Model, build
-from tpca_cli.codec.plan import plan_of
+from tpca_cli.codec.kernel_run import Symbols, decode, encode, read_symbols, write_symbols
+from tpca_cli.codec.scan_order import scan_order_of
 from tpca_cli.errors import FileRefused
 
-SOURCES = ("coder.h", "values.h", "lowest.h", "pixels.h", "restore.h", "walk.c")
 GRID = Grid([(5, 4), (2, 3)])
-PLAN = plan_of(tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)))
+PLAN = scan_order_of(tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)))
 
 
-def model_of(scale: int, step: int = 64) -> Model:
+def model_of(scale: int, step: int = 64) -> ContextModel:
     """A model that expects values of this log code."""
     count, channels = len(PLAN.places), len(PLAN.lowest)
-    return build(
+    return build_contexts(
         PLAN,
         np.full(count, scale),
         np.full((channels, LEVELS), scale),
@@ -52,22 +50,22 @@ def some(seed: int, size: float = 900.0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, size, (len(PLAN.places), GRID.places.size)).round()
 
 
-def check_symbols(model: Model, symbols: Symbols) -> bytes:
-    block = give(model, GRID, symbols)
-    back = take(model, GRID, block)
+def check_symbols(model: ContextModel, symbols: Symbols) -> bytes:
+    block = write_symbols(model, GRID, symbols)
+    back = read_symbols(model, GRID, block)
     assert np.array_equal(back.values, symbols.values)
     assert np.array_equal(back.flags, symbols.flags)
     return block
 
 
-def check_damaged(model: Model, block: bytes) -> None:
+def check_damaged(model: ContextModel, block: bytes) -> None:
     """Refused, or the one block of some symbols; larger ones than a float holds may be rounded."""
     try:
-        found = take(model, GRID, block)
+        found = read_symbols(model, GRID, block)
     except FileRefused:
         return
     if np.abs(found.values).max() < 2**53:
-        assert give(model, GRID, found) == block
+        assert write_symbols(model, GRID, found) == block
 
 
 MAGNITUDES = st.one_of(st.integers(0, 3), st.sampled_from([14, 15, 16, 4095, 4096]), st.integers(0, 1 << 40))
@@ -110,9 +108,10 @@ def test_what_repeats_is_learned() -> None:
     shape = len(PLAN.places), grid.places.size
     flags = np.ones((len(PLAN.zones), shape[1]), np.uint8)
     values = np.random.default_rng(0).integers(0, 2, shape) * 2 - 1
-    coins = give(model_of(0), grid, Symbols(values, flags))
+    coins = write_symbols(model_of(0), grid, Symbols(values, flags))
     assert 8 * len(coins) < 1.05 * values.size
-    assert 8 * len(give(model_of(0), grid, Symbols(np.ones(shape, np.int64), flags))) < 0.05 * values.size
+    same = write_symbols(model_of(0), grid, Symbols(np.ones(shape, np.int64), flags))
+    assert 8 * len(same) < 0.05 * values.size
 
 
 def test_the_bytes_are_what_they_always_were() -> None:
@@ -123,7 +122,7 @@ def test_the_bytes_are_what_they_always_were() -> None:
     )  # from integers alone
     for size, scale in [(0, 60), (3, 90), (40, 100), (2**30, 150)]:
         symbols.values[:] = mixed * (2 * size + 1) // 65536 - size
-        blocks.append(give(model_of(scale), GRID, symbols))
+        blocks.append(write_symbols(model_of(scale), GRID, symbols))
     assert [len(block) for block in blocks] == LENGTHS
     assert hashlib.sha256(b"".join(blocks)).hexdigest() == DIGEST
 
@@ -157,7 +156,7 @@ def test_a_block_ends_with_the_fewest_bytes() -> None:
 @given(st.integers(0, 3), st.lists(st.integers(0, 1 << 20), min_size=1, max_size=3))
 def test_flipped_bits_are_refused_or_decode_to_other_symbols(seed: int, places: list[int]) -> None:
     model = model_of(100)
-    block = bytearray(give(model, GRID, symbols_of(30, seed)))
+    block = bytearray(write_symbols(model, GRID, symbols_of(30, seed)))
     for place in set(places):
         block[place // 8 % len(block)] ^= 1 << place % 8
     check_damaged(model, bytes(block))
@@ -175,24 +174,18 @@ def test_an_escape_without_end_is_refused() -> None:
             decode(model_of(100), GRID, b"\0" * length)
 
 
-def test_the_machine_code_was_built_from_the_sources() -> None:
-    folder = resources.files("tpca_cli.codec").joinpath("kernel")
-    sources = b"".join(folder.joinpath(name).read_bytes() for name in SOURCES)
-    assert int(engine.source_digest(), 16) == int(hashlib.sha256(sources).hexdigest()[:15], 16)
-
-
-def test_a_frugal_machine_writes_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frugal_instance_writes_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(100)
     usual = encode(model, GRID, some(0))
-    program = engine._PROGRAM
-    monkeypatch.setitem(machine._local.__dict__, program, machine.Machine(program, frugal=True))
+    kernel = kernel_job.KERNEL
+    monkeypatch.setitem(wasm._local.__dict__, kernel.program, wasm.WasmInstance(kernel, frugal=True))
     frugal = encode(model, GRID, some(0))
     assert frugal[0] == usual[0] and np.array_equal(frugal[1], usual[1])
     assert np.array_equal(decode(model, GRID, usual[0]), usual[1])
 
 
 def test_little_address_space_is_enough() -> None:
-    """In a process that may have 1.5 GB of addresses, less than a machine reserves by default."""
+    """In a process that may have 1.5 GB of addresses, less than an instance reserves by default."""
     pytest.importorskip("resource")
     script = """
 import resource, sys
@@ -221,8 +214,3 @@ def test_threads_at_the_same_time_write_the_same_bytes() -> None:
     expected = [encode(model, GRID, some(seed))[0] for seed in range(24)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda seed: encode(model, GRID, some(seed))[0], range(24))) == expected
-
-
-def test_more_than_can_be_addressed_is_refused() -> None:
-    with pytest.raises(MemoryError, match="MB"):
-        engine.Job({"bytes": engine.Room(np.uint8, 1 << 32)})

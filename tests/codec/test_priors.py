@@ -12,7 +12,7 @@ import pytest
 from priors_estimate import start
 from priors_evidence import Material, model_of
 
-from tpca_cli.codec import blocks
+from tpca_cli.codec import kernel_run
 from tpca_cli.codec.priors import SHAPES, Priors, shipped
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_data"
@@ -96,8 +96,8 @@ def test_trained_numbers_decode_what_they_coded(materials: list[Material], train
     for material in materials:
         model = model_of(material, 12.0, trained)
         for grid, rows in material.blocks:
-            data, values = blocks.encode(model, grid, rows)
-            assert np.array_equal(blocks.decode(model, grid, data), values)
+            data, values = kernel_run.encode(model, grid, rows)
+            assert np.array_equal(kernel_run.decode(model, grid, data), values)
 
 
 def test_a_start_that_knows_no_images_is_possible() -> None:

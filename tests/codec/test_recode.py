@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
 
-from tpca_cli.codec.blocks import give, joined, take
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.grid import Grid, grid_of
+from tpca_cli.codec.kernel_run import joined, read_symbols, write_symbols
 from tpca_cli.codec.restore import Restorer, feature_count
-from tpca_cli.coder import Coder
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
@@ -51,8 +51,8 @@ def test_images_move_between_blocks_unchanged(coder: Coder, order: list[int], cu
             continue
         pictures = [PICTURES[number] for number in numbers]
         data = coder.encode(pictures).data
-        taken = take(coder.model, grid(coder, pictures), data)
-        assert give(coder.model, grid(coder, pictures), taken) == data
+        taken = read_symbols(coder.model, grid(coder, pictures), data)
+        assert write_symbols(coder.model, grid(coder, pictures), taken) == data
         decoded.update(zip(numbers, coder.decode(data, shapes(pictures)), strict=True))
         at = 0
         for number in numbers:
@@ -60,10 +60,10 @@ def test_images_move_between_blocks_unchanged(coder: Coder, order: list[int], cu
             symbols[number] = taken.of(at, at + tiles)
             at += tiles
     together = joined([symbols[number] for number in range(4)])
-    data = give(coder.model, grid(coder, PICTURES), together)
+    data = write_symbols(coder.model, grid(coder, PICTURES), together)
     for number, back in enumerate(coder.decode(data, shapes(PICTURES))):
         assert np.array_equal(back, decoded[number])
-    again = take(coder.model, grid(coder, PICTURES), data)
+    again = read_symbols(coder.model, grid(coder, PICTURES), data)
     assert np.array_equal(again.values, together.values) and np.array_equal(again.flags, together.flags)
 
 
@@ -92,8 +92,8 @@ def filtered(coder: Coder, mixed: bool) -> Coder:
 def check_both_paths(coder: Coder, pictures: list[np.ndarray]) -> None:
     """Through the kernel and through arrays: the same bytes, errors and pixels."""
     slow = dataclasses.replace(coder)
-    slow.__dict__["_tiles"] = None
-    assert coder._tiles is not None
+    slow.__dict__["_fast_path"] = None
+    assert coder._fast_path is not None
     mine, theirs = coder.encode(pictures), slow.encode(pictures)
     assert mine.data == theirs.data
     assert np.array_equal(mine.sse, theirs.sse)

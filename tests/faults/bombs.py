@@ -13,8 +13,8 @@ from forge import unchecked
 from tpca_cli import store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.codec.model import LEVELS
-from tpca_cli.coder import GAIN, Coder
+from tpca_cli.codec.coder import GAIN, Coder
+from tpca_cli.codec.contexts import LEVELS
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 

@@ -140,7 +140,7 @@ def sha(path: Path) -> str:
 def pixels(path: Path) -> dict[bytes, np.ndarray[Any, Any]]:
     """Everything that an archive decodes to, by name."""
     with Archive(path) as archive:
-        return {name: archive[position] for position, name in enumerate(archive.names)}
+        return {name: archive[position] for position, name in enumerate(archive.names_bytes)}
 
 
 def contents(path: Path) -> str:

@@ -237,7 +237,7 @@ def test_40_mutated_archives(place: Path, tmp_path: Path) -> None:
     def look() -> None:
         Archive(spoiled).info()
         with Archive(spoiled) as archive:
-            for position, name in enumerate(archive.names):
+            for position, name in enumerate(archive.names_bytes):
                 assert archive[position].tobytes() == wanted[name]
 
     for _ in range(scaled(300, 2000)):

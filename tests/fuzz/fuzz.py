@@ -6,10 +6,13 @@ written to `.fuzz/` and ends the run with an error. Needs `atheris` (the extra `
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import atheris
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -32,8 +35,27 @@ def main() -> None:
         "-print_final_stats=1",
         f"-artifact_prefix={ROOT / '.fuzz' / target}-",
     ]
-    atheris.Setup([sys.argv[0], *options, str(found), str(HERE / "corpus" / target)], TARGETS[target])
+    words = [sys.argv[0], *options, str(found), str(HERE / "corpus" / target)]
+    lists: dict[str, Any] = {} if target == "image" else {"custom_mutator": mutated}
+    atheris.Setup(words, TARGETS[target], **lists)
     atheris.Fuzz()
+
+
+def mutated(data: bytes, most: int, seed: int) -> bytes:
+    """A list of byte strings with one of them changed: most blind changes would only break the list."""
+    from tpca_cli.store.columns import join_blobs, split_blobs
+
+    rng = random.Random(seed)
+    try:
+        blobs = split_blobs(np.frombuffer(data, np.uint8))
+    except Exception:
+        blobs = []
+    if not blobs or rng.random() < 0.1:
+        return bytes(atheris.Mutate(data, most))
+    chosen = rng.randrange(len(blobs))
+    room = max(most - len(data) + len(blobs[chosen]), 1)
+    blobs[chosen] = bytes(atheris.Mutate(blobs[chosen], room))
+    return join_blobs(blobs).tobytes()[:most]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tpca_cli import images
 from tpca_cli.archive.format import BLOCK_COLUMNS, IMAGE_COLUMNS
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import Limits, check_description
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import FileRefused, ImageRefused
 from tpca_cli.names import check_names
 from tpca_cli.store.columns import split_arrays, split_blobs

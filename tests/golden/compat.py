@@ -1,7 +1,8 @@
-"""Decode the golden archives with the oldest WebAssembly runtime that is allowed and installable here.
+"""Decode the golden archives with the oldest and the newest WebAssembly runtime that are allowed.
 
-Run by `make compat`. The runtime goes into a temporary folder, ahead of the installed one. Machines with
-little memory are tested too, since an old runtime takes settings that it does not know without a word.
+Run by `make compat`. Of the versions that pyproject.toml allows, the oldest and the newest that can be
+installed here go into a temporary folder each, ahead of the installed one. Instances with little memory are
+tested too, since an old runtime takes settings that it does not know without a word.
 """
 
 from __future__ import annotations
@@ -11,11 +12,17 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = "wasmtime"
-TESTS = ("tests/test_golden.py", "tests/test_codec_entropy.py")
+TESTS = (
+    "tests/test_golden.py",
+    "tests/test_codec_entropy.py",
+    "tests/test_images_bicubic.py",
+    "tests/test_wasm.py",
+)
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -25,33 +32,45 @@ def number(version: str) -> tuple[int, ...]:
 
 def versions() -> list[str]:
     """Allowed versions, oldest first."""
-    floor = re.search(rf'"{LIBRARY}>=([0-9.]+)', (ROOT / "pyproject.toml").read_text())
-    assert floor is not None
+    bounds = re.search(rf'"{LIBRARY}>=([0-9.]+),<([0-9.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert bounds is not None
     listed = subprocess.run(
         [*PIP, "index", "versions", LIBRARY], capture_output=True, text=True, check=True
     ).stdout
     line = next(line for line in listed.splitlines() if line.startswith("Available versions:"))
-    known = [version for version in re.findall(r"[0-9.]+", line) if number(version) >= number(floor[1])]
+    floor, ceiling = number(bounds[1]), number(bounds[2])
+    known = [version for version in re.findall(r"[0-9.]+", line) if floor <= number(version) < ceiling]
     return sorted(known, key=number)
 
 
-def main() -> int:
+def installed(candidates: Iterable[str], folder: str) -> str | None:
+    """The first version that could be installed into the folder."""
+    for version in candidates:
+        wanted = ["--no-deps", "--only-binary", ":all:", "--target", folder, f"{LIBRARY}=={version}"]
+        command = [*PIP, "install", "--quiet", *wanted]
+        if not subprocess.run(command, capture_output=True, check=False).returncode:
+            return version
+    return None
+
+
+def check(candidates: Iterable[str]) -> int:
+    """Run the tests with the first version that can be installed."""
     with tempfile.TemporaryDirectory() as folder:
-        for version in versions():
-            wanted = ["--no-deps", "--only-binary", ":all:", "--target", folder, f"{LIBRARY}=={version}"]
-            if not subprocess.run(
-                [*PIP, "install", "--quiet", *wanted], capture_output=True, check=False
-            ).returncode:
-                break
-        else:
+        version = installed(candidates, folder)
+        if version is None:
             print(f"no allowed version of {LIBRARY} can be installed here")
             return 1
         environment = os.environ | {"PYTHONPATH": folder}
-        check = f"import {LIBRARY}; assert {LIBRARY}.__file__.startswith({folder!r})"
-        subprocess.run([sys.executable, "-c", check], env=environment, check=True)
-        print(f"golden archives and machines with {LIBRARY} {version}:", flush=True)
+        loaded = f"import {LIBRARY}; assert {LIBRARY}.__file__.startswith({folder!r})"
+        subprocess.run([sys.executable, "-c", loaded], env=environment, check=True)
+        print(f"golden archives and kernels with {LIBRARY} {version}:", flush=True)
         tests = [sys.executable, "-m", "pytest", "-q", *TESTS]
         return subprocess.run(tests, env=environment, cwd=ROOT, check=False).returncode
+
+
+def main() -> int:
+    allowed = versions()
+    return check(allowed) or check(reversed(allowed))
 
 
 if __name__ == "__main__":

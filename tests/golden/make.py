@@ -26,8 +26,8 @@ from pictures import save
 from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.priors import shipped
-from tpca_cli.coder import Coder
 
 HOME = Path(__file__).parent / "v1"
 PRIORS = (
@@ -204,7 +204,7 @@ def digests(path: Path, components: int | None = None) -> list[list[Any]]:
                 list(p.shape),
                 hashlib.sha256(p.astype(p.dtype.newbyteorder("<")).tobytes()).hexdigest(),
             ]
-            for name, p in zip(archive.names, found, strict=True)
+            for name, p in zip(archive.names_bytes, found, strict=True)
         ]
 
 

@@ -11,7 +11,7 @@ import pytest
 import reference_decoder
 from pictures import natural, noise
 
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 

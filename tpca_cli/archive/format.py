@@ -85,4 +85,5 @@ SCHEMA = Schema(
 
 
 def dtype_of(mode: str) -> str:
+    """The sample type of a mode: `u1` for 8 bits, `u2` for 16."""
     return "u2" if mode == "I;16" else "u1"

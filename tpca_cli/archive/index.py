@@ -88,9 +88,11 @@ class Index:
         return len(self.names)
 
     def mode(self, image: int) -> str:
+        """The mode of an image: `L`, `RGB`, `I;16` and so on."""
         return MODES[int(self.images["mode"][image])]
 
     def shape(self, image: int) -> tuple[int, int]:
+        """Height and width of an image."""
         return int(self.images["height"][image]), int(self.images["width"][image])
 
     def alive(self) -> Ints:
@@ -104,6 +106,7 @@ class Index:
         return counts
 
     def peaks(self) -> Ints:
+        """The largest sample value that each image can have, by its mode."""
         peaks: Ints = np.array([PEAK[dtype_of(mode)] for mode in MODES], np.int64)[self.images["mode"]]
         return peaks
 
@@ -124,6 +127,7 @@ class Index:
         return [self.shape(image) for image in range(first, first + count)]
 
     def extra(self, image: int, kind: str) -> bytes:
+        """The EXIF block or ICC profile (`kind`) of an image; empty if it has none."""
         position = int(self.images[kind][image])
         return self.extras[position - 1] if position else b""
 
@@ -133,6 +137,7 @@ class Index:
         return ", ".join(text for bit, text in FLAGS.items() if flags & bit)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
+        """The index as the byte arrays that the file holds."""
         arrays = {
             "names": join_bytes(list(self.names)),
             "images": pack(self.images, IMAGE_COLUMNS),
@@ -146,6 +151,7 @@ class Index:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Index:
+        """The index from the byte arrays of a file."""
         images = unpack(arrays["images"], IMAGE_COLUMNS, raw=("digest",))
         blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
         names = split_bytes(arrays["names"], len(images["mode"]))

@@ -2,6 +2,7 @@
 
     archive = Archive("photos.h5")
     len(archive), archive.names[0], archive[0]      # (h, w, c) uint8 or uint16
+    archive["holiday/beach.jpg"]                    # the same by name
 
 A worker process gets its own file handle: what is pickled is the path and the options. Nearby images share
 a block, so a small cache of decoded blocks serves sequential and block-wise shuffled reading.
@@ -13,6 +14,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -24,37 +26,42 @@ from tpca_cli.archive.format import SCHEMA
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits, check_description
 from tpca_cli.archive.writer import Group, embedded_basis
-from tpca_cli.errors import FileRefused, printable
+from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
 from tpca_cli.quality import psnr
 from tpca_cli.store.columns import split_arrays
 from tpca_cli.tensor_pca.fixed_basis import integer_basis
 
 if TYPE_CHECKING:
-    from tpca_cli.coder import Coder
+    from tpca_cli.codec.coder import Coder
 
 MAX_GROUPS = 4096
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
 
 class Archive:
-    """The images of an archive file, by position; `names` has their names in the same order."""
+    """The images of an archive file, by position or name; `names` has their names in the same order."""
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
         basis: npt.NDArray[np.uint8] | None = None,
+        mode: str | None = None,
         cache_blocks: int = 8,
         skim: bool = False,
         ready: bool = True,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """With `ready`, what the first image needs is prepared now: it then takes no longer than others.
+        """With `mode` (L, LA, RGB or RGBA), every image is converted to it; without, each keeps its own.
 
+        With `ready`, what the first image needs is prepared now: it then takes no longer than others.
         An archive with an image of more than `max_pixels`, or that takes memory as if, is refused.
         """
+        if mode not in (None, "L", "LA", "RGB", "RGBA"):
+            raise UsageError(f"mode {mode!r} is not one of L, LA, RGB and RGBA")
         self.path = Path(path)
+        self.mode = mode
         self.cache_blocks = cache_blocks
         self._basis = basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
@@ -102,7 +109,7 @@ class Archive:
         ]
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive()
-        self.names = [self.index.names[image] for image in self.alive]
+        self.names_bytes = [self.index.names[image] for image in self.alive]
 
     def _check_description(self) -> None:
         """What can be said before the index or a basis is read."""
@@ -121,7 +128,7 @@ class Archive:
 
     def _prepare(self) -> None:
         import tpca_cli.images  # noqa: F401
-        from tpca_cli.codec.engine import prepare
+        from tpca_cli.codec.kernel_job import prepare
 
         prepare()
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
@@ -135,11 +142,25 @@ class Archive:
     def __len__(self) -> int:
         return len(self.alive)
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The names as text; bytes that are not UTF-8 become surrogates, as in names that Python gives."""
+        return [name.decode("utf-8", "surrogateescape") for name in self.names_bytes]
+
+    @cached_property
+    def _positions(self) -> dict[bytes, int]:
+        return {name: position for position, name in enumerate(self.names_bytes)}
+
     @overload
-    def __getitem__(self, item: int) -> Pixels: ...
+    def __getitem__(self, item: int | str | bytes) -> Pixels: ...
     @overload
     def __getitem__(self, item: slice) -> list[Pixels]: ...
-    def __getitem__(self, item: int | slice) -> Pixels | list[Pixels]:
+    def __getitem__(self, item: int | str | bytes | slice) -> Pixels | list[Pixels]:
+        if isinstance(item, str | bytes):
+            name = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
+            if name not in self._positions:
+                raise KeyError(f"no image {printable(name)} in {printable(self.path)}")
+            return self.read(self._positions[name])
         if isinstance(item, slice):
             return [self.read(position) for position in range(*item.indices(len(self)))]
         if not -len(self) <= item < len(self):
@@ -148,7 +169,8 @@ class Archive:
 
     def read(self, position: int, *, components: int | None = None) -> Pixels:
         """One image, `(h, w, c)`; fewer `components` give a blurrier one."""
-        from tpca_cli.images import narrow  # late: opening an archive must not wait for image decoders
+        # late: opening an archive must not wait for image decoders
+        from tpca_cli.images import converted, narrow
 
         image = int(self.alive[position])
         parts = []
@@ -156,7 +178,13 @@ class Archive:
             pictures = self.block(block, components=components)
             parts.append(pictures[image - int(self.index.blocks["first"][block])])
         pixels = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return narrow(pixels, self.index.mode(image))
+        pixels = narrow(pixels, self.index.mode(image))
+        if self.mode is None:
+            return pixels
+        if pixels.dtype != np.uint8:
+            name = printable(self.names_bytes[position])
+            raise UsageError(f"{name} has 16 bits per sample, mode {self.mode} 8: open without a mode")
+        return converted(pixels, self.mode)
 
     def shuffled(self, seed: int = 0) -> Iterator[int]:
         """Every position once, in random order that keeps the images of a block together.
@@ -183,6 +211,7 @@ class Archive:
         return pictures
 
     def decode_block(self, block: int, *, components: int | None = None) -> list[Pixels]:
+        """The images of a block, or the one band in it; with `components`, only from the first that many."""
         data = self.block_bytes(block)
         coder = self.coder(int(self.index.blocks["group"][block]))
         return coder.decode(data, self.index.block_shapes(block), components=components)
@@ -206,7 +235,8 @@ class Archive:
         return self._file.raw_rows("payload", start, stop).tobytes()
 
     def coder(self, group: int) -> Coder:
-        from tpca_cli.coder import Coder  # late: a page about an archive needs none
+        """The decoder of a group, made on first use."""
+        from tpca_cli.codec.coder import Coder  # late: a page about an archive needs none
 
         found = self._coders.get(group)
         if found is None:
@@ -245,6 +275,7 @@ class Archive:
 
     @property
     def digest(self) -> str:
+        """The root digest of the file, in hexadecimal."""
         return str(self._file.digest)
 
     @property
@@ -253,9 +284,11 @@ class Archive:
         return self._file.identity
 
     def stored_bytes(self, name: str) -> int:
+        """What a dataset takes in the file; 0 if it is not there."""
         return int(self._file.stored_bytes(name)) if self._file.has(name) else 0
 
     def close(self) -> None:
+        """Close the file; nothing can be read afterwards."""
         self._context.__exit__(None, None, None)
 
     def __enter__(self) -> Archive:
@@ -267,6 +300,7 @@ class Archive:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "path": self.path,
+            "mode": self.mode,
             "cache_blocks": self.cache_blocks,
             "_basis": self._basis,
             "_skim": self._skim,

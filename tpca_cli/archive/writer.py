@@ -17,7 +17,7 @@ from tpca_cli.archive.index import Index
 from tpca_cli.store.columns import join_arrays
 
 if TYPE_CHECKING:
-    from tpca_cli.coder import Coder
+    from tpca_cli.codec.coder import Coder
     from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 PAYLOAD_CHUNK = 2**20

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.options import Console, human
+from tpca_cli.cli.options import Console
+from tpca_cli.cli.text import human
 from tpca_cli.errors import printable
 
 EPILOG = """\b

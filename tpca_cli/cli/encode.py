@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.options import Console, human
+from tpca_cli.cli.options import Console
+from tpca_cli.cli.text import human, quality, table, times
 from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
+    from tpca_cli.encode.append import AppendRequest
     from tpca_cli.encode.run import EncodeRequest
-    from tpca_cli.rate import Target
+    from tpca_cli.sources.read_plan import OnError
 
 EPILOG = """\b
 Examples:
@@ -85,71 +87,111 @@ TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 @options.force_option
 @options.dry_run_option
 @options.common_options
-def command(console: Console, sources: tuple[str, ...], output: Path, **given: Any) -> int:
+def command(
+    console: Console,
+    sources: tuple[str, ...],
+    output: Path,
+    psnr: float | None,
+    energy: float | None,
+    max_bytes: int | None,
+    ratio: float | None,
+    step: float | None,
+    components: int | None,
+    basis: Path | None,
+    link_basis: bool,
+    method: str,
+    append: bool,
+    on_change: str,
+    refit: bool,
+    tile: int | None,
+    size: tuple[int, int] | None,
+    workers: int,
+    cluster: str | None,
+    max_pixels: int,
+    on_error: OnError,
+    lock_wait: float,
+    force: bool,
+    dry_run: bool,
+) -> int:
     """Compress images into one self-contained archive.
 
     SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. The basis is learned from the
     images themselves and stored with them, unless --basis names one.
     """
-    from tpca_cli import store
-    from tpca_cli.cluster.connect import connect
-    from tpca_cli.encode.remote import ClusterWorkers, encode_cluster_costs
-    from tpca_cli.encode.run import EncodeRequest, plan_encoding
+    from tpca_cli.encode.append import AppendRequest
+    from tpca_cli.encode.run import EncodeRequest
     from tpca_cli.rate import Target
     from tpca_cli.sources.read_plan import Reading
 
-    target = Target.choose(
-        components=given["components"],
-        **{kind: given[kind] for kind in TARGETS},
-    )
-    if not given["append"] and (given["refit"] or given["on_change"] != "replace"):
+    asked = (psnr, energy, max_bytes, ratio, step)
+    target = Target.choose(components, **dict(zip(TARGETS, asked, strict=True)))
+    if not append and (refit or on_change != "replace"):
         raise UsageError("--refit and --on-change belong to --append")
-    if given["append"] and output.is_symlink():
-        output = Path(os.path.realpath(output))  # a link to an archive stays a link
-    if given["basis"] is not None and (given["tile"] or given["method"] != "auto"):
+    if basis is not None and (tile or method != "auto"):
         raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
-    request = EncodeRequest(
-        sources=sources,
-        output=output,
-        target=target,
-        reading=Reading(given["size"], given["max_pixels"], given["on_error"], given["workers"]),
-        basis=given["basis"],
-        link_basis=given["link_basis"],
-        method=given["method"],
-        tile=given["tile"],
-        force=given["force"],
-    )
-    appending = given["append"] and output.exists()
-    if given["dry_run"] and appending:
-        return _append(console, request, given, target)
-    if given["dry_run"]:
-        facts = plan_encoding(request, console.progress)
-        if given["cluster"] is not None:
-            facts |= encode_cluster_costs(facts, given["cluster"])
-        width = max(map(len, facts))
-        console.result(facts, "\n".join(f"{key:{width}} {value}" for key, value in facts.items()))
-        return 0
-    if target.kind == "psnr" and given["psnr"] is None and not appending:
+    if append and output.is_symlink():
+        output = Path(os.path.realpath(output))  # a link to an archive stays a link
+    reading = Reading(size, max_pixels, on_error, workers)
+    request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
+    given = components is not None or any(value is not None for value in asked)
+    addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
+    if dry_run:
+        return _plan(console, request, addition, cluster)
+    if not given and not (append and output.exists()):
         console.say(
             f"no target given: aiming at {target.value:g} dB (--psnr, --max-bytes, .. choose another)"
         )
+    return _locked(console, request, addition, cluster, lock_wait)
+
+
+def _plan(
+    console: Console, request: EncodeRequest, addition: AppendRequest | None, cluster: str | None
+) -> int:
+    """What the run would do, from headers alone."""
+    from tpca_cli.encode.append import plan_append
+    from tpca_cli.encode.remote import encode_cluster_costs
+    from tpca_cli.encode.run import plan_encoding
+
+    facts: dict[str, Any]
+    if addition is not None and request.output.exists():
+        facts = {**plan_append(addition)}
+    else:
+        facts = plan_encoding(request, console.progress)
+        if cluster is not None:
+            facts |= encode_cluster_costs(facts, cluster)
+    console.result(facts, table(facts))
+    return 0
+
+
+def _locked(
+    console: Console,
+    request: EncodeRequest,
+    addition: AppendRequest | None,
+    cluster: str | None,
+    lock_wait: float,
+) -> int:
+    """Take the lock of the output and the workers, then encode or append."""
+    from tpca_cli import store
+    from tpca_cli.cluster.connect import connect
+    from tpca_cli.encode.remote import ClusterWorkers
+
     with ExitStack() as stack:
-        stack.enter_context(store.lock(output, given["lock_wait"]))
-        removed, kept = store.remove_stale(output)
+        stack.enter_context(store.lock(request.output, lock_wait))
+        removed, kept = store.remove_stale(request.output)
         for path in [*removed, *kept]:
             console.say(
                 f"{'removed' if path in removed else 'found'} {printable(path)}, left by a killed run"
             )
-        if given["cluster"] is not None:
-            cluster = stack.enter_context(connect(given["cluster"]))
-            request = replace(request, workers=ClusterWorkers(cluster))
+        if cluster is not None:
+            request = replace(request, workers=ClusterWorkers(stack.enter_context(connect(cluster))))
         # looked at again under the lock: the run that we waited for may have made it
-        if given["append"] and output.exists():
-            return _append(console, request, given, target)
+        if addition is not None and request.output.exists():
+            return _append(console, replace(addition, encode=request))
         return _encode(console, request)
 
 
 def _encode(console: Console, request: EncodeRequest) -> int:
+    """A new archive, and what it holds."""
     from tpca_cli.archive.reader import Archive
     from tpca_cli.encode.run import encode
 
@@ -162,25 +204,21 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     return options.EXIT_SKIPPED if result.skipped else 0
 
 
-def _append(console: Console, request: EncodeRequest, given: dict[str, Any], target: Target) -> int:
+def _append(console: Console, wanted: AppendRequest) -> int:
+    """More images in an archive that exists, and what it holds then."""
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.encode.append import AppendRequest, append, plan_append
+    from tpca_cli.encode.append import append
 
-    asked = any(given[kind] is not None for kind in ("components", *TARGETS))
-    wanted = AppendRequest(request, given["on_change"], given["refit"], target if asked else None)
-    if given["dry_run"]:
-        counts = plan_append(wanted)
-        console.result(counts, "\n".join(f"{key:14} {value}" for key, value in counts.items()))
-        return 0
+    output = wanted.encode.output
     result = append(wanted, console.say, console.progress)
     console.skipped(result.skipped)
-    done = "replaced by" if given["on_change"] == "replace" else "kept, in spite of"
+    done = "replaced by" if wanted.on_change == "replace" else "kept, in spite of"
     for path in result.changed:
         console.say(f"archived version {done} {printable(path)}")
     new = result.extended
     if new and new.warning:
         console.warn(new.warning)
-    with Archive(request.output, ready=False) as archive:
+    with Archive(output, ready=False) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
     counts = {
@@ -192,9 +230,7 @@ def _append(console: Console, request: EncodeRequest, given: dict[str, Any], tar
     skipped = [{"path": item.path, "reason": item.reason} for item in result.skipped]
     data = {**facts, "skipped": skipped, "appended": counts, "warning": new.warning if new else ""}
     did = f"{counts['added']} images added, {counts['replaced']} replaced, {result.unchanged} unchanged"
-    text = (
-        f"{did}\n{_summary(request.output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
-    )
+    text = f"{did}\n{_summary(output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
     console.result(data, text)
     return options.EXIT_SKIPPED if result.skipped else 0
 
@@ -211,16 +247,6 @@ def _summary(output: Path, facts: dict[str, Any]) -> str:
     return (
         f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
         f"{human(facts['raw_bytes'])} of pixels\n"
-        f"{output}: {human(facts['archive_bytes'])}, {_times(facts['ratio_source'])} the files, "
-        f"{_times(facts['ratio_raw'])} the pixels, {_quality(facts)}"
+        f"{output}: {human(facts['archive_bytes'])}, {times(facts['ratio_source'])} the files, "
+        f"{times(facts['ratio_raw'])} the pixels, {quality(facts['psnr'], facts['psnr_min'])}"
     )
-
-
-def _times(ratio: float) -> str:
-    return f"1/{ratio:.1f} of" if ratio >= 1 else f"{1 / max(ratio, 1e-9):.1f} times"
-
-
-def _quality(facts: dict[str, Any]) -> str:
-    if facts["psnr"] == float("inf"):
-        return "identical pixels"
-    return f"{facts['psnr']:.2f} dB (worst image {facts['psnr_min']:.2f} dB)"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.options import Console, human
+from tpca_cli.cli.options import Console
+from tpca_cli.cli.text import human, shape, table
 from tpca_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from tpca_cli.basisfile import Origin
-    from tpca_cli.tensor_pca.basis import TensorBasis
+    from tpca_cli.fit.plan import FitRequest
+    from tpca_cli.sources.read_plan import OnError
 
 EPILOG = """\b
 Examples:
@@ -127,55 +128,105 @@ def solve_options(function: options.F) -> options.F:
 @options.force_option
 @options.dry_run_option
 @options.common_options
-def command(console: Console, sources: tuple[str, ...], output: Path | None, **given: Any) -> int:
+def command(
+    console: Console,
+    sources: tuple[str, ...],
+    output: Path | None,
+    method: str,
+    size: tuple[int, int] | None,
+    tile: int | None,
+    components: int | None,
+    energy: float | None,
+    all_pairs: bool,
+    solver: str,
+    center: bool,
+    tolerance: float | None,
+    keep_operator: bool,
+    operator_only: bool,
+    update: Path | None,
+    on_duplicate: str,
+    cache: Path | None,
+    memory: int,
+    workers: int,
+    cluster: str | None,
+    max_pixels: int,
+    on_error: OnError,
+    lock_wait: float,
+    force: bool,
+    dry_run: bool,
+) -> int:
     """Learn a basis from images, for `tpca encode --basis`.
 
     SOURCE is a folder (searched recursively), a file, a glob, or @list.txt. Images of one size are one frame
     each; images of mixed sizes are resized with --size or cut into tiles with --tile (8 x 8 if neither is
     given).
     """
-    from tpca_cli import store
-    from tpca_cli.cluster.connect import connect
-    from tpca_cli.fit.plan import FitRequest
-    from tpca_cli.fit.preview import fit_cluster_costs, preview
-    from tpca_cli.fit.run import fit
+    from tpca_cli.fit.plan import FitOptions, FitRequest
 
-    output = output or given["update"]
+    output = output or update
     if output is None:
         raise UsageError("missing option '-o' / '--output'")
-    if given["size"] is not None and given["tile"] is not None:
-        raise UsageError("--size and --tile exclude one another")
-    if given["cluster"] is not None and given["cache"] is not None:
-        raise UsageError("--cache is for one machine: the workers of --cluster keep frames in their memory")
+    exclusive({"--size": size, "--tile": tile})
+    exclusive({"--cluster": cluster, "--cache": cache}, "workers of a cluster keep frames in their memory")
+    exclusive({"--components": components, "--energy": energy, "--all": all_pairs or None})
+    wish = FitOptions(
+        method, solver, components, energy, all_pairs, center, tolerance, keep_operator, operator_only
+    )
     request = FitRequest(
         sources=sources,
         output=output,
-        wish=wish_of(given, method=given["method"], solver=given["solver"]),
-        size=given["size"],
-        tile=given["tile"],
-        memory=given["memory"],
-        workers=given["workers"],
-        max_pixels=given["max_pixels"],
-        on_error=given["on_error"],
-        on_duplicate=given["on_duplicate"],
-        cache=given["cache"],
-        update=given["update"],
-        force=given["force"],
+        wish=wish,
+        size=size,
+        tile=tile,
+        memory=memory,
+        workers=workers,
+        max_pixels=max_pixels,
+        on_error=on_error,
+        on_duplicate=on_duplicate,
+        cache=cache,
+        update=update,
+        force=force,
     )
-    if given["dry_run"]:
-        facts = preview(request, console.progress)
-        if given["cluster"] is not None:
-            facts |= fit_cluster_costs(facts, given["cluster"])
-        console.result(facts, _preview_text(facts))
-        return 0
+    return _plan(console, request, cluster) if dry_run else _fit(console, request, cluster, lock_wait)
+
+
+def exclusive(values: dict[str, object], why: str = "") -> None:
+    """Stop if more than one of these options was given."""
+    given = [name for name, value in values.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude one another{': ' if why else ''}{why}")
+
+
+def _plan(console: Console, request: FitRequest, cluster: str | None) -> int:
+    """What the run would do, from headers alone."""
+    from tpca_cli.fit.preview import fit_cluster_costs, preview
+
+    facts = preview(request, console.progress)
+    if cluster is not None:
+        facts |= fit_cluster_costs(facts, cluster)
+    shown = dict(facts, frame_shape=shape(facts["frame_shape"]))
+    for name in facts:
+        if "bytes" in name or name == "cluster_memory_per_worker":
+            shown[name] = human(facts[name])
+    console.result(facts, table(shown))
+    return 0
+
+
+def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: float) -> int:
+    """Take the lock of the output and the workers, fit, and say what came out."""
+    from tpca_cli import store
+    from tpca_cli.basisfile import basis_facts
+    from tpca_cli.cluster.connect import connect
+    from tpca_cli.fit.run import fit
+
     with ExitStack() as stack:
-        stack.enter_context(store.lock(output, given["lock_wait"]))
-        if given["cluster"] is not None:
-            request = replace(request, cluster=stack.enter_context(connect(given["cluster"])))
+        stack.enter_context(store.lock(request.output, lock_wait))
+        if cluster is not None:
+            request = replace(request, cluster=stack.enter_context(connect(cluster)))
         result = fit(request, console.say, console.progress)
     console.skipped(result.skipped)
     facts = {
-        **basis_facts(output, result.origin, result.basis),
+        **basis_facts(request.output, result.origin, result.basis),
         "streamed": result.plan.streamed,
         "reason": result.plan.reason,
         "added": result.images,
@@ -189,42 +240,13 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
         console.warn(f"{asked} components were asked for, but only {result.basis.components} carry energy")
     if result.duplicates:
         console.say(f"{result.duplicates} images were counted already and left out")
-    console.result(facts, basis_text(output, facts))
+    console.result(facts, basis_text(request.output, facts))
     return options.EXIT_SKIPPED if result.skipped else 0
 
 
-def wish_of(given: dict[str, Any], *, method: str, solver: str) -> Any:
-    """The options of `choice_options` and `solve_options` as the pipeline takes them."""
-    from tpca_cli.fit.plan import FitOptions
-
-    chosen = [name for name in ("components", "energy") if given[name] is not None]
-    chosen += ["all"] * given["all_pairs"]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude one another")
-    return FitOptions(
-        method=method,
-        solver=solver,
-        components=given["components"],
-        energy=given["energy"],
-        all_pairs=given["all_pairs"],
-        center=given["center"],
-        tolerance=given["tolerance"],
-        keep_operator=given["keep_operator"],
-        operator_only=given["operator_only"],
-    )
-
-
-def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[str, Any]:
-    """What a basis file holds, measured."""
-    from tpca_cli.basisfile import basis_facts as facts
-
-    return facts(path, origin, basis)
-
-
 def basis_text(path: Path, facts: dict[str, Any]) -> str:
-    """The same for people."""
-    shape = "x".join(str(side) for side in facts["frame_shape"])
-    lines = [f"{facts['images']} images, {facts['frames']} frames of {shape}"]
+    """What a basis file holds, for people."""
+    lines = [f"{facts['images']} images, {facts['frames']} frames of {shape(facts['frame_shape'])}"]
     if facts["components"] is None:
         return f"{lines[0]}\n{path}: {human(facts['file_bytes'])}, the operator alone"
     energy = "" if facts["energy"] is None else f", {100 * facts['energy']:.3f} % of the energy"
@@ -236,13 +258,3 @@ def basis_text(path: Path, facts: dict[str, Any]) -> str:
     )
     lines.append(f"{path}: {human(facts['file_bytes'])}")
     return "\n".join(lines)
-
-
-def _preview_text(facts: dict[str, Any]) -> str:
-    shown = dict(facts)
-    shown["frame_shape"] = "x".join(str(side) for side in facts["frame_shape"])
-    for name in facts:
-        if "bytes" in name or name == "cluster_memory_per_worker":
-            shown[name] = human(facts[name])
-    width = max(map(len, shown))
-    return "\n".join(f"{key:{width}} {value}" for key, value in shown.items() if value is not None)

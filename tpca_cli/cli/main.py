@@ -48,9 +48,11 @@ class LazyGroup(click.Group):
     """A group that imports a command's module on first use and gives each option its variables."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands, in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, from its module; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"tpca_cli.cli.{cmd_name.replace('-', '_')}")
@@ -62,6 +64,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands on the help page, without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

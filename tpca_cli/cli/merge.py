@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.fit_basis import basis_facts, basis_text, choice_options, solve_options, wish_of
+from tpca_cli.cli.fit_basis import basis_text, choice_options, exclusive, solve_options
 from tpca_cli.cli.options import Console
 
 EPILOG = """\b
@@ -31,7 +30,21 @@ counted the same image are refused, since a sum cannot be taken apart."""
 @options.lock_wait_option
 @options.force_option
 @options.common_options
-def command(console: Console, parts: tuple[Path, ...], output: Path, **given: Any) -> int:
+def command(
+    console: Console,
+    parts: tuple[Path, ...],
+    output: Path,
+    components: int | None,
+    energy: float | None,
+    all_pairs: bool,
+    center: bool,
+    tolerance: float | None,
+    keep_operator: bool,
+    operator_only: bool,
+    memory: int,
+    lock_wait: float,
+    force: bool,
+) -> int:
     """Add the operators of disjoint shards and solve for the basis of all their images.
 
     PART is a file of `tpca fit-basis` that holds an operator: rank1 and small tiles always do, others with
@@ -39,17 +52,16 @@ def command(console: Console, parts: tuple[Path, ...], output: Path, **given: An
     for decides.
     """
     from tpca_cli import store
+    from tpca_cli.basisfile import basis_facts
     from tpca_cli.fit.merge import MergeRequest, merge
+    from tpca_cli.fit.plan import FitOptions
 
-    request = MergeRequest(
-        parts=parts,
-        output=output,
-        wish=wish_of(given, method="auto", solver="exact"),
-        memory=given["memory"],
-        force=given["force"],
+    exclusive({"--components": components, "--energy": energy, "--all": all_pairs or None})
+    wish = FitOptions(
+        "auto", "exact", components, energy, all_pairs, center, tolerance, keep_operator, operator_only
     )
-    with store.lock(output, given["lock_wait"]):
-        result = merge(request, console.progress)
+    with store.lock(output, lock_wait):
+        result = merge(MergeRequest(parts, output, wish, memory, force), console.progress)
     facts = {**basis_facts(output, result.origin, result.basis), "parts": len(parts)}
     console.result(facts, basis_text(output, facts))
     return 0

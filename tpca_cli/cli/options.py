@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tpca_cli.cli.text import plain
 from tpca_cli.errors import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,6 +28,7 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes, or a usage error."""
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)", str(value))
@@ -45,6 +46,7 @@ class FrameSize(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
+        """Height and width, or a usage error."""
         if isinstance(value, tuple):
             return value
         match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", str(value))
@@ -78,6 +80,7 @@ class Console:
             del self._bars[stage]
 
     def close(self) -> None:
+        """Take the progress bar off the screen."""
         for bar in self._bars.values():
             bar.close()
         self._bars.clear()
@@ -113,32 +116,6 @@ class Console:
             click.echo(json.dumps(plain(data), allow_nan=False))
         elif not self.quiet:
             click.echo(text)
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: numpy scalars and arrays, bytes paths and non-finite numbers included."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, bytes):
-        return printable(value)
-    if isinstance(value, os.PathLike):
-        return printable(os.fspath(value))
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def human(count: float) -> str:
-    """Bytes for people: 812 B, 3.4 kB, 1.2 MB (units of 1000)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def common_options(function: F) -> F:

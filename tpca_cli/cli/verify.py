@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.options import Console, human
+from tpca_cli.cli.options import Console
+from tpca_cli.cli.text import human
 from tpca_cli.errors import FileRefused, UsageError, printable
 
 if TYPE_CHECKING:
-    from tpca_cli.decode.compare import SourceComparison
+    from tpca_cli.decode.compare import Requirements, SourceComparison
     from tpca_cli.decode.verify import Checked
 
 EPILOG = """\b
@@ -64,30 +65,41 @@ SHOWN = 20
 )
 @options.workers_option
 @options.common_options
-def command(console: Console, file: Path, sources: tuple[str, ...], **given: Any) -> int:
+def command(
+    console: Console,
+    file: Path,
+    sources: tuple[str, ...],
+    min_psnr: float,
+    print0_verified: bool,
+    allow_partial: bool,
+    decode: bool,
+    basis: Path | None,
+    workers: int,
+) -> int:
     """Check every digest and the structure of FILE: an archive, a basis or a tensor file.
 
     A damaged block is reported with the images that it costs. With --against, each source file must be in the
     archive, unchanged since, whole, and of the wanted quality; only such files are listed as safe to delete.
     """
-    if not sources and (given["print0_verified"] or given["min_psnr"] or given["allow_partial"]):
+    if not sources and (print0_verified or min_psnr or allow_partial):
         raise UsageError("--min-psnr, --print0-verified and --allow-partial need --against SOURCE")
-    if given["print0_verified"] and console.as_json:
+    if print0_verified and console.as_json:
         raise UsageError("--print0-verified and --json both write to stdout: give one of them")
-    from tpca_cli.decode.compare import SourceComparison
+    from tpca_cli.decode.compare import Requirements, SourceComparison
 
-    checked, compared = _check(console, file, sources, given)
+    bar = Requirements(min_psnr, allow_partial, decode)
+    checked, compared = _check(console, file, sources, bar, basis, workers)
     compared = compared or SourceComparison(0, (), (), 0, ())
     for item in checked.damage:
         names = ", ".join(printable(name) for name in item.images) or "no image in use"
         console.warn(f"{printable(file)}: block {item.block} is damaged and costs: {names}")
     _warn(console, compared)
-    if given["print0_verified"]:
+    if print0_verified:
         if not checked.damage:  # a file that rots is no place for the only copy
             _write(b"".join(path + b"\0" for path in compared.safe))
         console.say(_text(file, checked, compared, bool(sources)))
     else:
-        data = _data(file, checked, compared, given["min_psnr"]) if sources else _data(file, checked)
+        data = _data(file, checked, compared, min_psnr) if sources else _data(file, checked)
         console.result(data, _text(file, checked, compared, bool(sources)))
     if checked.damage:
         return FileRefused.exit_code
@@ -104,24 +116,27 @@ def _write(data: bytes) -> None:
 
 
 def _check(
-    console: Console, file: Path, sources: tuple[str, ...], given: dict[str, Any]
+    console: Console,
+    file: Path,
+    sources: tuple[str, ...],
+    bar: Requirements,
+    basis: Path | None,
+    workers: int,
 ) -> tuple[Checked, SourceComparison | None]:
+    """Hold the file to its digests, and its images to the sources if there are any."""
     from tpca_cli.decode.verify import verify, verify_archive
 
-    workers = given["workers"]
-    if not sources and not given["decode"]:
+    if not sources and not bar.decode:
         return verify(file, console.progress, workers=workers), None
 
     from tpca_cli.archive.reader import Archive, linked_basis
-    from tpca_cli.decode.compare import Requirements, compare_sources
+    from tpca_cli.decode.compare import compare_sources
 
-    basis = given["basis"]
     with Archive(file, basis=linked_basis(basis) if basis else None, ready=False) as archive:
-        checked = verify_archive(archive, console.progress, workers=workers, decode=given["decode"])
+        checked = verify_archive(archive, console.progress, workers=workers, decode=bar.decode)
         if not sources:
             return checked, None
         lost = {name for item in checked.damage for name in item.images}
-        bar = Requirements(given["min_psnr"], given["allow_partial"], given["decode"])
         return checked, compare_sources(
             archive, sources, bar, lost, workers=workers, progress=console.progress
         )

@@ -16,16 +16,19 @@ DECIDING = ("tpca-cli", "numpy", "pillow", "simplejpeg")  # what the bits depend
 
 
 def task(function: Callable[..., Any], blas: int, *arguments: Any) -> Any:
+    """Run a function on a worker with a fixed number of BLAS threads."""
     _settle()
     _limit_blas(blas)
     return function(*arguments)
 
 
 def add(combine: Callable[[Any, Any], Any], *parts: Any) -> Any:
+    """Combine partial results from left to right."""
     return functools.reduce(combine, parts)
 
 
 def same(value: Any) -> Any:
+    """The value itself: a task that only moves data to a worker."""
     return value
 
 
@@ -58,14 +61,17 @@ def _limit_blas(threads: int) -> None:
 
 
 def versions() -> dict[str, str]:
+    """The versions of the packages that decide about bits."""
     return {package: version(package) for package in DECIDING}
 
 
 def memory(dask_worker: Any) -> int:
+    """The memory limit of a worker in bytes; 4 GiB where it has none."""
     return int(dask_worker.memory_manager.memory_limit or 4 << 30)
 
 
 def size(path: bytes) -> int:
+    """The size of a file as this worker sees it; -1 if it cannot."""
     try:
         return os.stat(path).st_size
     except OSError:

@@ -1,1 +1,14 @@
-"""Quantised coefficients to bytes and back: integers only, encoder and decoder mirror each other."""
+"""Quantised coefficients to bytes and back: integers only, encoder and decoder mirror each other.
+
+| module | holds |
+|---|---|
+| `coder` | a block of pictures to bytes and back, with the basis, the step and the tables of one group |
+| `tiling` | pictures to planes of tiles and back, lapped or not |
+| `restore` | the filter after decoding |
+| `grid` | where the tiles of a block lie |
+| `scan_order` | the order of components, and which magnitudes each of them sees |
+| `contexts` | scales, weights and classes: the context model |
+| `priors` | the fitted numbers that every model starts from |
+| `kernel_job` | the fields of a job for the compiled kernel |
+| `kernel_run` | jobs run: coefficients, symbols or whole pictures |
+"""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec.plan import Ints
+from tpca_cli.codec.scan_order import Ints
 
 
 @dataclass(frozen=True, eq=False)

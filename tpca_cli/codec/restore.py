@@ -29,6 +29,12 @@ FLATNESS = 20 * SUBPIXEL**2 * WINDOW**2
 """Against brightness that hardly varies, in which colors cannot follow it."""
 LARGEST = 1023
 """Of a weight between channels, in 2^-BITS."""
+DARKEST, BRIGHTEST = -1024, 3071
+"""Samples in 1/SUBPIXEL are clipped to these, so that float32 sums stay exact."""
+SLOPE_LIMIT = 4 << BITS
+"""How steeply a color may follow the brightness, in 2^-BITS."""
+FOLLOW_SHIFT, FOLLOW_LIMIT = 12, 4095
+"""Units, and the largest, of how far a color is from where it would be if it followed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +94,11 @@ class Restorer:
 
 
 def subpixels(images: NDArray[np.float64], unit: int) -> Singles:
-    """Images in 1/unit as rounded units of 1/SUBPIXEL, clipped so that float32 sums stay exact."""
+    """Images in 1/unit as rounded and clipped units of 1/SUBPIXEL."""
     fine = images * (SUBPIXEL / unit)
     fine += 0.5
     np.floor(fine, out=fine)
-    return np.clip(fine, -1024, 3071, out=fine).astype(np.float32)
+    return np.clip(fine, DARKEST, BRIGHTEST, out=fine).astype(np.float32)
 
 
 def feature_count(channels: int) -> int:
@@ -126,9 +132,10 @@ def _follow(color: Ints, light: Ints) -> Ints:
     colors, lights = _box(color), _box(light)
     together = WINDOW * _box(color * light) - colors * lights
     variance = WINDOW * _box(light * light) - lights * lights
-    slope: Ints = np.clip((together << BITS) // (variance + FLATNESS), -4 << BITS, 4 << BITS)
+    slope: Ints = np.clip((together << BITS) // (variance + FLATNESS), -SLOPE_LIMIT, SLOPE_LIMIT)
     line = (colors << BITS) + slope * (WINDOW * light - lights)
-    return np.asarray(np.clip((line - (WINDOW << BITS) * color) >> 12, -4095, 4095), np.int64)
+    away = (line - (WINDOW << BITS) * color) >> FOLLOW_SHIFT
+    return np.asarray(np.clip(away, -FOLLOW_LIMIT, FOLLOW_LIMIT), np.int64)
 
 
 def _differences(light: Singles) -> list[Singles]:

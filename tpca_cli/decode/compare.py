@@ -55,7 +55,7 @@ def compare_sources(
 ) -> SourceComparison:
     """Hold every file of the sources to the archive; `lost` are the images in damaged blocks."""
     found = scan(sources)
-    positions = {name: position for position, name in enumerate(archive.names)}
+    positions = {name: position for position, name in enumerate(archive.names_bytes)}
     quality = image_psnr(archive.index)
 
     def problem(ref: ImageRef) -> str | None:

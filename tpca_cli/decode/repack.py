@@ -20,8 +20,8 @@ from tpca_cli.archive.packing import Job, pack
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import Checkpoint, plan_digest, removed_unless_interrupted
-from tpca_cli.codec.blocks import Symbols, give, joined, take
 from tpca_cli.codec.grid import Grid, grid_of
+from tpca_cli.codec.kernel_run import Symbols, joined, read_symbols, write_symbols
 from tpca_cli.decode.verify import images_of, verify_archive
 from tpca_cli.errors import FileRefused, TpcaError, printable
 from tpca_cli.interfaces import Progress
@@ -135,7 +135,7 @@ class _Recoder:
             return [self.archive.block_bytes(block) for block in blocks]
         model, shapes = self.archive.coder(task.group).model, [index.shape(image) for image in task.images]
         symbols = [self._image(image) for image in task.images]
-        return [give(model, self._grid(task.group, shapes), joined(symbols))]
+        return [write_symbols(model, self._grid(task.group, shapes), joined(symbols))]
 
     def _image(self, image: int) -> Symbols:
         index = self.archive.index
@@ -149,7 +149,7 @@ class _Recoder:
     def _read(self, block: int) -> Symbols:
         group = int(self.archive.index.blocks["group"][block])
         grid = self._grid(group, self.archive.index.block_shapes(block))
-        return take(self.archive.coder(group).model, grid, self.archive.block_bytes(block))
+        return read_symbols(self.archive.coder(group).model, grid, self.archive.block_bytes(block))
 
     def _grid(self, group: int, shapes: Sequence[tuple[int, int]]) -> Grid:
         framing = self.archive.coder(group).framing

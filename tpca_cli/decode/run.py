@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tpca_cli import images, store
 from tpca_cli.archive.reader import Archive
-from tpca_cli.codec.engine import prepare
+from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.names import check_names, restored_names
@@ -50,7 +50,9 @@ def decode(request: DecodeRequest, archive: Archive, progress: Progress | None =
     """Restore the images of an open archive into a folder."""
     chosen = selected(archive, request.select)
     # named as in a full restore, whatever is selected
-    everything = restored_names(archive.names, b"." + ENDINGS.get(request.format, request.format).encode())
+    everything = restored_names(
+        archive.names_bytes, b"." + ENDINGS.get(request.format, request.format).encode()
+    )
     targets = [everything[position] for position in chosen]
     _check_output(request, targets)
     blocks: dict[int, list[tuple[int, bytes]]] = {}
@@ -87,7 +89,7 @@ def _restore(
         except FileRefused as error:
             if not request.salvage:
                 raise
-            lost.append((archive.names[position], str(error)))
+            lost.append((archive.names_bytes[position], str(error)))
             continue
         data = images.encode_file(
             pixels,
@@ -109,7 +111,7 @@ def selected(archive: Archive, patterns: Sequence[str]) -> list[int]:
     wanted = [os.fsencode(pattern) for pattern in patterns]
     chosen = [
         position
-        for position, name in enumerate(archive.names)
+        for position, name in enumerate(archive.names_bytes)
         if any(fnmatch.fnmatchcase(name.decode("latin-1"), pattern.decode("latin-1")) for pattern in wanted)
     ]
     if not chosen:

@@ -71,7 +71,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         found = _scanned(asked)
         news = changes(archive, found.refs, asked.reading)
         members, unread = asked.workers.probe(news.to_add(request.on_change), asked.reading, progress)
-        members, conflicts = restorable_beside(members, archive.names)
+        members, conflicts = restorable_beside(members, archive.names_bytes)
         skipped = (*found.skipped, *news.skipped, *unread, *conflicts)
         result = Appended(news.unchanged, tuple(ref.path for ref in news.changed), skipped)
         if not members:
@@ -215,6 +215,7 @@ class Part:
     skipped: tuple[Skipped, ...] = ()
 
     def pieces(self) -> Iterable[bytes]:
+        """The bytes of the blocks, piece by piece."""
         return self.payload() if callable(self.payload) else ()
 
 

@@ -46,7 +46,7 @@ class Changes:
 
 def changes(archive: Archive, refs: Sequence[ImageRef], reading: Reading) -> Changes:
     """Compare the sources with the archive; only files whose size or time differ are read."""
-    positions = {name: int(image) for name, image in zip(archive.names, archive.alive, strict=True)}
+    positions = {name: int(image) for name, image in zip(archive.names_bytes, archive.alive, strict=True)}
     columns = archive.index.images
     sizes, times = columns["source_size"], columns["mtime"]
 

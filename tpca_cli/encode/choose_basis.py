@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Pixels, Progress
@@ -127,6 +127,7 @@ def _sample_basis(design: Design, sample: Sequence[Pixels], kind: Kind) -> Tenso
 
 
 def design_operator(design: Design, kind: Kind) -> ModeOperators | TensorOperator:
+    """An empty operator for the method of a design."""
     shape = design.framing.frame_shape
     if design.method == "rank1":
         return ModeOperators(shape)
@@ -139,6 +140,7 @@ def design_operator(design: Design, kind: Kind) -> ModeOperators | TensorOperato
 
 
 def solve_design(design: Design, operator: ModeOperators | TensorOperator) -> TensorBasis:
+    """The basis of an accumulated operator, by the method of the design."""
     if isinstance(operator, ModeOperators):
         return solve_modes(operator)
     pairs = solve_dense(operator.matrix())
@@ -214,6 +216,7 @@ class GroupDraft:
         return self._coders[key]
 
     def describe(self) -> str:
+        """Method and frames in a few words, for people."""
         frame = f"{self.framing.height}x{self.framing.width}"
         frames = f"tiles of {frame}" if self.framing.kind == "tile" else f"whole frames of {frame}"
         return f"{self.method} basis, {frames}"

@@ -15,8 +15,8 @@ from tpca_cli import images, store
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import Job, pack
 from tpca_cli.checkpoint import Checkpoint
-from tpca_cli.codec.engine import prepare
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import busy_map
@@ -55,6 +55,7 @@ class Coded:
 
 
 def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
+    """The blocks of all groups as tasks, in the order of the file."""
     tasks = []
     for number, plan in enumerate(plans):
         shapes = [(member.height, member.width) for member in plan.members]

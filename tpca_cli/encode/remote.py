@@ -13,7 +13,7 @@ from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import ASKED_BYTES, PROCESS, cluster_threads
 from tpca_cli.cluster.paths import anchored, as_given, errors_as_given, meter, probes, shards_of
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.encode.choose_basis import Design, FittedGroup, design_operator, solve_design
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, Task, code_job, described, kept, restored, tasks_of
 from tpca_cli.errors import ImageRefused, StorageError

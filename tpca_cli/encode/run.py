@@ -240,10 +240,12 @@ class Assembled:
 
     @property
     def payload_bytes(self) -> int:
+        """The bytes of all coded blocks."""
         return int(self.index.offsets[-1])
 
     @property
     def psnr(self) -> float:
+        """The PSNR over all returned samples."""
         return pooled_psnr(self.index)
 
     @property
@@ -253,6 +255,7 @@ class Assembled:
         return float("inf") if error <= 0 else decibel(self.energy / error)
 
     def payload(self) -> Iterator[bytes]:
+        """The coded blocks, one after another."""
         for job in range(self.jobs):
             kept = self.checkpoint.get(job)
             if kept is None:

@@ -249,6 +249,7 @@ def inherited(wish: FitOptions, base: StoredBasis) -> FitOptions:
 
 
 def check_scan(found: Scan, request: FitRequest) -> None:
+    """Stop unless the scan found images, and with `--on-error fail` if it skipped any."""
     check_scanned(found, request.on_error)
     if not found.refs:
         where = ", ".join(printable(source) for source in request.sources)

@@ -271,6 +271,7 @@ class Counted:
 
     @property
     def taken(self) -> list[ReadImage]:
+        """The images that were counted, of all shards, in order."""
         return [each for packed in self.packed for each in unpack_images(*packed)]
 
 

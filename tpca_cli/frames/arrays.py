@@ -63,6 +63,7 @@ class ArrayFrames(LocalFrames):
         self.dtype = array.dtype
 
     def blocks(self, rows: int) -> Iterator[Block]:
+        """The frames in blocks of at most `rows`."""
         for start in range(0, len(self.array), rows):
             yield self.array[start : start + rows]
 
@@ -103,6 +104,7 @@ class SourceFrames(LocalFrames):
         self.dtype = np.dtype(recipe.dtype)
 
     def blocks(self, rows: int) -> Iterator[Block]:
+        """The frames in blocks of at most `rows`, decoded anew from the source files."""
         return regroup(self._decoded(), rows)
 
     def _decoded(self) -> Iterator[Block]:

@@ -280,7 +280,10 @@ def _check_room(cache: AnyPath, need: int) -> None:
 
 
 class Closes(Protocol):
-    def close(self) -> None: ...
+    """Something that holds a resource until it is closed."""
+
+    def close(self) -> None:
+        """Let go of it."""
 
 
 @dataclass

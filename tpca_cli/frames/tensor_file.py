@@ -171,12 +171,14 @@ class TensorWriter:
         self._sums: list[int] = []
 
     def add(self, batch: Batch) -> None:
+        """Append the frames of a batch, with a checksum per piece."""
         for piece, total in zip(pieces(batch.frames), batch.sums, strict=True):
             self._stream.append(piece)
             self._rows.append(len(piece))
             self._sums.append(total)
 
     def finish(self, index: Index, key: str) -> None:
+        """Write what is known of the images, and the key of what was asked for."""
         w = self._writer
         w.meta({"framing": self._framing.to_dict(), "key": key})
         w.put("block_rows", np.array(self._rows, "<u4"))

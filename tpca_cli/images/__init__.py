@@ -11,7 +11,7 @@ from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
 from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import LOSSY_CODECS, OUTPUT_FORMATS, encode_file, lossy_copy
-from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
+from tpca_cli.images.modes import CHANNELS, common_channels, converted, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import Stamp, file_digest, source_digest
 
@@ -27,6 +27,7 @@ __all__ = [
     "Picture",
     "Stamp",
     "common_channels",
+    "converted",
     "encode_file",
     "file_digest",
     "lossy_copy",

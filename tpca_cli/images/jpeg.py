@@ -35,6 +35,7 @@ class Jpeg:
 
     @property
     def mode(self) -> str:
+        """`L` for one channel, `RGB` otherwise."""
         return "L" if self.channels == 1 else "RGB"
 
 

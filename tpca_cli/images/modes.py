@@ -56,3 +56,19 @@ def narrow(pixels: Pixels, mode: str) -> Pixels:
     total = pixels[..., :3].sum(axis=-1, dtype=np.uint32, keepdims=True)
     gray = ((total + 1) // 3).astype(pixels.dtype)
     return gray if want == 1 else np.concatenate([gray, pixels[..., 3:]], axis=-1)
+
+
+def converted(pixels: Pixels, mode: str) -> Pixels:
+    """8-bit pixels in another mode: gray is repeated or weighted from colors (ITU-R 601), alpha added or cut.
+
+    (h, w, c) -> (h, w, channels of the mode)
+    """
+    have, want = pixels.shape[-1], CHANNELS[mode]
+    alpha = pixels[..., -1:] if have in (2, 4) else np.full((*pixels.shape[:-1], 1), 255, pixels.dtype)
+    colors = pixels[..., :3] if have >= 3 else pixels[..., :1]
+    if want >= 3 and have < 3:
+        colors = np.repeat(colors, 3, axis=-1)
+    elif want < 3 and have >= 3:
+        weighted = colors.astype(np.uint32) @ np.array([19595, 38470, 7471], np.uint32)  # sum: 2^16
+        colors = ((weighted + 0x8000) >> 16).astype(pixels.dtype)[..., None]
+    return np.concatenate([colors, alpha], axis=-1) if want in (2, 4) else colors

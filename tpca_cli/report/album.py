@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive
 from tpca_cli.basisfile import read_basis
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.report import charts, page, samples, sheets
 from tpca_cli.report.describe import archive_facts, describe, image_list

@@ -20,7 +20,7 @@ from tpca_cli import images
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.coder import Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
 from tpca_cli.framing import Framing
 from tpca_cli.quality import psnr as psnr_of
@@ -76,14 +76,14 @@ def squared_error(one: AnyPixels, other: AnyPixels) -> float:
 def from_archive(archive: Archive, sources: Sequence[str], count: int) -> list[SampleImage]:
     """Some images of an archive, with their originals where `sources` still has them."""
     refs = {ref.name: ref for ref in scan(sources).refs} if sources else {}
-    known = [position for position, name in enumerate(archive.names) if not refs or name in refs]
+    known = [position for position, name in enumerate(archive.names_bytes) if not refs or name in refs]
     if not known:
         raise TpcaError("none of the archive's images is in the source: names are relative to the folder")
     return [_archive_sample(archive, known[at], refs) for at in evenly_spaced(len(known), count)]
 
 
 def _archive_sample(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> SampleImage:
-    name = archive.names[position]
+    name = archive.names_bytes[position]
     image = int(archive.index.alive()[position])
     block = archive.index.blocks_of(image)[0]
     most = archive.coder(int(archive.index.blocks["group"][block])).components

@@ -45,6 +45,7 @@ class Kind:
 
     @property
     def peak(self) -> int:
+        """The largest sample value of the type."""
         return 65535 if self.dtype == "u2" else 255
 
     def __str__(self) -> str:
@@ -62,18 +63,22 @@ class Survey:
 
     @property
     def count(self) -> int:
+        """How many images can go in."""
         return sum(len(members) for members in self.groups.values())
 
     @property
     def raw_bytes(self) -> int:
+        """What their pixels take uncompressed."""
         return sum(raw_bytes(member) for members in self.groups.values() for member in members)
 
     @property
     def source_bytes(self) -> int:
+        """What their files take."""
         return sum(member.ref.size for members in self.groups.values() for member in members)
 
 
 def raw_bytes(member: Member) -> int:
+    """What the pixels of an image take uncompressed."""
     sample = 2 if member.mode == "I;16" else 1
     return member.height * member.width * images.CHANNELS[member.mode] * sample
 

@@ -32,6 +32,7 @@ class FramingOptions:
     max_pixels: int
 
     def to_dict(self) -> dict[str, Any]:
+        """The options as plain values, for the key of a tensor file."""
         framing = None if self.framing is None else self.framing.to_dict()
         return {
             "framing": framing,

@@ -31,6 +31,7 @@ def pack_refs(refs: Sequence[ImageRef]) -> Packed:
 
 
 def unpack_refs(paths: bytes, names: bytes, sizes: bytes, times: bytes, linked: bytes) -> list[ImageRef]:
+    """The references that `pack_refs` packed."""
     if not linked:
         return []
     columns = (
@@ -44,6 +45,7 @@ def unpack_refs(paths: bytes, names: bytes, sizes: bytes, times: bytes, linked: 
 
 
 def pack_headers(headers: Sequence[Header]) -> Packed:
+    """Headers as the few different ones and a column of numbers."""
     numbers: dict[int, int] = {}  # of objects, which are few; equal ones may be there twice
     kinds: list[Header] = []
     column = array("I")
@@ -57,16 +59,19 @@ def pack_headers(headers: Sequence[Header]) -> Packed:
 
 
 def unpack_headers(kinds: tuple[Header, ...], column: bytes) -> list[Header]:
+    """The headers that `pack_headers` packed."""
     same: dict[Header, Header] = {}
     once = [same.setdefault(kind, kind) for kind in kinds]
     return [once[number] for number in array("I", column)]
 
 
 def pack_numbers(numbers: Sequence[int]) -> bytes:
+    """Integers as 8 bytes each."""
     return array("q", numbers).tobytes()
 
 
 def unpack_numbers(packed: bytes) -> list[int]:
+    """The integers that `pack_numbers` packed."""
     return array("q", packed).tolist()
 
 
@@ -100,6 +105,7 @@ def pack_images(taken: Sequence[ReadImage]) -> Packed:
 def unpack_images(
     numbers: bytes, headers: Packed, digests: bytes, warnings: dict[int, tuple[str, ...]]
 ) -> tuple[ReadImage, ...]:
+    """The images that `pack_images` packed."""
     columns = zip(unpack_numbers(numbers), unpack_headers(*headers), strict=True)
     return tuple(
         ReadImage(index, header, digests[8 * at : 8 * at + 8], warnings.get(at, ()))

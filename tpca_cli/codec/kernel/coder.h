@@ -3,15 +3,7 @@
 // A bit is predicted by a table of the format and by counters that saw the same surroundings before in this
 // block; a mixer adds up their opinions in the logistic domain and learns whom to trust. All integers.
 
-#include <stdint.h>
-
-typedef uint8_t u8;
-typedef int16_t i16;
-typedef uint16_t u16;
-typedef int32_t i32;
-typedef uint32_t u32;
-typedef int64_t i64;
-typedef uint64_t u64;
+#include "job.h"
 
 // The range must live in registers: it changes with every bit.
 #define INLINE static inline __attribute__((always_inline))

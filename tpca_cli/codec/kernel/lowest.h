@@ -2,7 +2,7 @@
 
 #include "values.h"
 
-enum { UNIT = 1024, FINENESSES = 4, STIFFNESS = 24, FARTHEST = 1023 };
+enum { STIFFNESS = 24, FARTHEST = 1023 };
 
 INLINE i64 size_of(i64 x) { return x < 0 ? -x : x; }
 INLINE i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }  // b > 0
@@ -56,7 +56,7 @@ INLINE void code_lowest_at(Job *job, Range *range, i32 channel, i32 fineness, i3
     if (follows) mean += follow(job->low, around, near, place, some, mean, step);
     if (!known) mean = job->centers[channel];
 
-    const i64 *weights = job->lowest_weights + (channel ? 5 : 0), *priors = job->lowest_priors;
+    const i64 *weights = job->lowest_weights + (channel ? LOWEST_FEATURES : 0), *priors = job->lowest_priors;
     i64 prior = priors[channel * FINENESSES + fineness];
     i64 expected = weights[0] * prior + weights[1] * evidence[0] + weights[2] * evidence[1] + weights[3] * evidence[2];
     i32 first_size = follows ? job->own[first_row * size + place] : 0;

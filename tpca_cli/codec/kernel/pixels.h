@@ -1,18 +1,12 @@
 // Pictures to coefficients of tiles and back, for bases of rank-1 components.
 //
-// The arithmetic is that of fixed.py, lapping.py and restore.py, to the bit; a test compares them. Doubles hold
+// The arithmetic is that of fixed.py, tiling.py and restore.py, to the bit; a test compares them. Doubles hold
 // integers below 2^53, so sums are exact in any order. Tiles without many components, as most are, take less
 // time.
 
 #include "lowest.h"
 
 #include <wasm_simd128.h>
-
-enum { REACH = 4, LAP_BITS = 14, SCALE_BITS = 6, SUBPIXEL = 8, PAIRS = 6, LEVELS = 8, LARGEST_TILE = 32, COLORS = 4 };
-
-typedef struct Shape {
-    i32 height, width, down, right, place;  // pixels, tiles, the place of the first tile
-} Shape;
 
 typedef double Plane[LARGEST_TILE][LARGEST_TILE];
 static Plane tile_planes[2][COLORS] __attribute__((aligned(16)));

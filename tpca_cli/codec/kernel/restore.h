@@ -2,8 +2,6 @@
 
 #include "pixels.h"
 
-enum { WINDOW = 25, FLATNESS = 20 * SUBPIXEL * SUBPIXEL * WINDOW * WINDOW };
-
 static void round_pixels(const Job *job, const Shape *shape, u8 *pixels) {
     i32 height = shape->down * job->side, width = shape->right * job->side, colors = job->colors;
     for (i32 c = 0; c < colors; c++)
@@ -18,10 +16,7 @@ static void round_pixels(const Job *job, const Shape *shape, u8 *pixels) {
 }
 
 // Planes have two lines above and below, and margins beside, that repeat their edges.
-INLINE i32 stride_of(i32 width) { return (width + 19) & ~7; }
-
-static void pad(i16 *plane, i32 height, i32 width) {
-    i32 stride = stride_of(width);
+static void pad(i16 *plane, i32 height, i32 width, i32 stride) {
     for (i32 y = 2; y < height + 2; y++) {
         i16 *line = plane + y * stride + 2;
         line[-2] = line[-1] = line[0];
@@ -88,12 +83,12 @@ static void follow_light(const i32 *sums, const i16 *const *planes, i32 at, i32 
             v128_t color = five(sums + (LIGHT + k) * stride + x), products = five(sums + (SUMMED + k) * stride + x), slopes[2];
             for (i32 h = 0; h < 2; h++) {
                 v128_t together = wasm_f64x2_sub(scaled(doubles(products, h), WINDOW), TIMES(doubles(color, h), doubles(light, h)));
-                slopes[h] = wasm_i32x4_trunc_sat_f64x2_zero(wasm_f64x2_floor(wasm_f64x2_div(scaled(together, 256), variance[h])));
+                slopes[h] = wasm_i32x4_trunc_sat_f64x2_zero(wasm_f64x2_floor(wasm_f64x2_div(scaled(together, 1 << RESTORE_BITS), variance[h])));
             }
-            v128_t slope = bounded(wasm_i32x4_shuffle(slopes[0], slopes[1], 0, 1, 4, 5), 1024);
-            v128_t own = wasm_i32x4_mul(wasm_i32x4_load16x4(planes[LIGHT + k] + at + x), wasm_i32x4_splat(256 * WINDOW));
-            v128_t line = ADD(wasm_i32x4_shl(color, 8), wasm_i32x4_mul(slope, ahead));
-            v128_t away = bounded(wasm_i32x4_shr(wasm_i32x4_sub(line, own), 12), 4095);
+            v128_t slope = bounded(wasm_i32x4_shuffle(slopes[0], slopes[1], 0, 1, 4, 5), SLOPE_LIMIT);
+            v128_t own = wasm_i32x4_mul(wasm_i32x4_load16x4(planes[LIGHT + k] + at + x), wasm_i32x4_splat(WINDOW << RESTORE_BITS));
+            v128_t line = ADD(wasm_i32x4_shl(color, RESTORE_BITS), wasm_i32x4_mul(slope, ahead));
+            v128_t away = bounded(wasm_i32x4_shr(wasm_i32x4_sub(line, own), FOLLOW_SHIFT), FOLLOW_LIMIT);
             wasm_v128_store64_lane(out + (k - 1) * stride + x, wasm_i16x8_narrow_i32x4(away, away), 0);
         }
     }
@@ -140,8 +135,8 @@ INLINE void mix_pixels(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32
             first = ADD(first, wasm_i32x4_dot_i16x8(low[k], weights));
             second = ADD(second, wasm_i32x4_dot_i16x8(high[k], weights));
         }
-        v128_t half = wasm_i32x4_splat(128), fine = SHORTS(mixing->fine + c * mixing->area + at + x);
-        v128_t change = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(ADD(first, half), 8), wasm_i32x4_shr(ADD(second, half), 8));
+        v128_t half = wasm_i32x4_splat(1 << (RESTORE_BITS - 1)), fine = SHORTS(mixing->fine + c * mixing->area + at + x);
+        v128_t change = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(ADD(first, half), RESTORE_BITS), wasm_i32x4_shr(ADD(second, half), RESTORE_BITS));
         v128_t found = wasm_i16x8_add_sat(wasm_i16x8_add_sat(fine, change), wasm_i16x8_splat(SUBPIXEL / 2));
         found = wasm_i16x8_shr(found, 3);
         wasm_v128_store64_lane(out, wasm_u8x16_narrow_i16x8(found, found), 0);
@@ -199,23 +194,23 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
 }
 
 static void to_shorts(const Job *job, const Shape *shape, i16 *fine, i32 area) {
-    i32 tall = shape->down * job->side, wide = shape->right * job->side, stride = stride_of(shape->width);
+    i32 tall = shape->down * job->side, wide = shape->right * job->side, stride = shape->stride;
     for (i32 c = 0; c < job->colors; c++) {
         for (i32 y = 0; y < shape->height; y++) {
             const double *plane = job->planes + (c * tall + y) * wide;
             i16 *out = fine + c * area + (y + 2) * stride + 2;
             for (i32 x = 0; x < shape->width; x++) {
                 double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
-                out[x] = value < -1024 ? -1024 : value > 3071 ? 3071 : (i32)value;
+                out[x] = value < DARKEST ? DARKEST : value > BRIGHTEST ? BRIGHTEST : (i32)value;
             }
         }
-        pad(fine + c * area, shape->height, shape->width);
+        pad(fine + c * area, shape->height, shape->width, stride);
     }
 }
 
 static void restore_pixels(const Job *job, const Shape *shape, u8 *pixels) {
     static i16 filters[3 * LEVELS][8] __attribute__((aligned(16)));
-    i32 colors = job->colors, height = shape->height, width = shape->width, stride = stride_of(width);
+    i32 colors = job->colors, height = shape->height, width = shape->width, stride = shape->stride;
     i32 area = (height + 4) * stride, follow = job->restored > 1 && colors >= 3;
     i16 *fine = job->shorts, *bent = fine + colors * area, *light = bent + 2 * area, *away = light + area, *follows = away + 2 * area;
     i32 *line = job->ints, *sums = line + stride;
@@ -238,7 +233,7 @@ static void restore_pixels(const Job *job, const Shape *shape, u8 *pixels) {
             for (i32 k = 0; k < 2; k++) wasm_v128_store(bent + k * area + y * stride + 2 + x, wasm_i16x8_abs(found[k]));
         }
     }
-    for (i32 k = 0; k < 2; k++) pad(bent + k * area, height, width);
+    for (i32 k = 0; k < 2; k++) pad(bent + k * area, height, width, stride);
     __builtin_memset(sums, 0, SUMS * 4 * stride);
     for (i32 y = 0; y < 4; y++) move_line(sums, planes, y * stride, stride, 1, follow);
     for (i32 y = 0; y < height; y++) {

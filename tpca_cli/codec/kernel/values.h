@@ -2,72 +2,7 @@
 
 #include "coder.h"
 
-enum { CLASSES = 112, ROWS = 48, CYCLE = 4, TOKENS = 16, STAGES = TOKENS - 1, LARGEST = 4095, LONGEST = 44 };
-enum { DECODE = 0, DECIDE = 1, REPLAY = 2 };
-enum { FAMILIES = 3, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30 };
-
-typedef struct {
-    i32 start, stop, color, zone, opens, before, before_stop, first;  // zones are numbered over all colors
-    i32 sights[2], sights_stop[2];
-} Step;
-
-typedef struct {
-    i32 count, fineness;
-} Level;
-
-// What the caller prepares; every field is four bytes wide, and blocks.py fills them in this order.
-typedef struct {
-    i32 mode, symbols, rows, size, room, stride, colored, channels, zones, capacity, length, damaged;
-    i32 step_count, level_count, phase_count[2];
-    const i32 *phases[2];
-    const Level *levels;
-    const i32 *level_places;    // one after another
-    const i32 *level_around;    // four for each place
-    const Step *steps;
-    const i32 *sights;          // (kind, row) of each sight
-    const i32 *looks;           // (2 rows + 1,) where the looks of a row and phase begin
-    const i32 *look_pairs;      // the pair of sights of each look, counted from the first of the step and phase
-    const i32 *near;            // (rows, 10), see walk.c
-    const i32 *lowest_rows;     // (channels,)
-    const i16 *look_weights;    // two for each look
-    const u32 *bases;           // (rows, 2)
-    const u8 *maps;             // (rows, 256)
-    const double *quanta;       // (rows,) quantiser steps
-    const double *expected;     // (rows,)
-    const i64 *lowest_priors;   // (channels, 4)
-    const i64 *centers;         // (channels,)
-    const i64 *flag_weights;    // (steps, 2, 5)
-    const i64 *lowest_weights;  // (2, 5)
-    const i32 *tables;          // (3, 48, 16)
-    const i32 *flag_tables;     // (112, 2)
-    const i32 *offsets;         // (112, 4)
-    const double *prices;       // (3, 112, 16) squared steps that a token costs
-    const double *log_prices;   // (64,), the first is the price of one bit
-    const double *bit_prices;   // (4096,) of a bit by its probability
-    double *data;               // (rows, size) coefficients or symbols in, values or symbols out
-    u8 *wanted, *opened;        // (zones, size) flags: in, out
-    u16 *own;                   // (rows + 1, size) magnitudes; the last are zeros
-    int8_t *signs;              // (rows, size)
-    u8 *busy;                   // (2, size) how much a tile holds so far
-    double *low;                // (channels, size)
-    double *worth;              // (2, size)
-    u32 *total;                 // (room,)
-    i16 *seen;                  // (most pairs of a step, room, 2)
-    i32 *live;                  // (4, size)
-    u8 *bytes;
-    i32 picture_count, side, colors, lapped, restored, basis_bits;  // the others only matter if there are pictures
-    const struct Shape *shapes;
-    const i32 *indices;                      // (rows, 3)
-    const double *factors, *factors_back;    // down, across, colors: the matrices of analysis and of synthesis
-    const double *lap_before, *lap_after;    // (2, 4, 4) even and odd halves
-    const i32 *borders, *weights, *mixing;   // of the filter
-    const u8 *pixels;                        // of all pictures, in
-    u8 *decoded;                             // out
-    i64 *errors;                             // (pictures,)
-    double *planes;
-    i16 *shorts;
-    i32 *ints;
-} Job;
+enum { STAGES = TOKENS - 1, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30 };
 
 static i32 given[FAMILIES][ROWS][STAGES];
 static Counter plain[FAMILIES][ROWS][STAGES], near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED];
@@ -120,7 +55,7 @@ typedef struct Spot Spot;
 struct Spot {
     i32 family, class, row, place;
     i32 which, sign_spot;         // select counters
-    const i32 *near;              // see walk.c
+    const Near *near;
     const u16 *const *near_rows;  // magnitudes there
     Counter *surroundings[SURROUNDINGS];
     void (*look_around)(const Job *job, Spot *spot);
@@ -146,10 +81,10 @@ INLINE i64 decide(const Job *job, Spot *spot, double ratio) {
         }
         if (logits[0] < SURELY_ZERO) p[0] = clipped(plain[spot->family][row][0].p, SURE, ONE - SURE);
         const double *bits = job->bit_prices;
-        double some = bits[p[0] >> 4] + job->log_prices[0];
-        zero = bits[(ONE - p[0]) >> 4];
-        one = some + bits[(ONE - p[1]) >> 4];
-        more = some + bits[p[1] >> 4] - prices[2];
+        double some = bits[p[0] >> PRICE_SHIFT] + job->log_prices[0];
+        zero = bits[(ONE - p[0]) >> PRICE_SHIFT];
+        one = some + bits[(ONE - p[1]) >> PRICE_SHIFT];
+        more = some + bits[p[1] >> PRICE_SHIFT] - prices[2];
     }
     double least_cost = ratio * ratio + zero;
     for (i64 q = nearest > 1 ? nearest - 1 : 1; q <= nearest; q++) {
@@ -201,7 +136,7 @@ INLINE i64 code_magnitude(Job *job, Range *range, Spot *spot, i64 q) {
 
 // A sign is like those of neighbouring tiles, or follows the slope of the lowest component.
 INLINE i32 code_sign(const Job *job, Range *range, const Spot *spot, i32 negative) {
-    int8_t *signs = job->signs + spot->row * job->size + spot->place;
+    i8 *signs = job->signs + spot->row * job->size + spot->place;
     i32 across = signs[-1] + signs[1], along = signs[-job->stride] + signs[job->stride];
     across = (across > 0) - (across < 0), along = (along > 0) - (along < 0);
     i32 steep = spot->slope(job, spot), turned = across < 0 || (!across && along < 0), falling = steep < 0;

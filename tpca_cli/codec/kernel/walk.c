@@ -5,10 +5,9 @@
 
 #include "restore.h"
 
-// `near` has for each row: the rows at (i-1, j), (i, j-1), a third near one, one of the channel before,
-// (i-2, j), (i, j-2), a fourth near one (-1 where there is none); then the axis of the slope, the channel, and
-// what selects counters of signs.
-enum { UP, LEFT, THIRD, BEFORE, UP2, LEFT2, FOURTH, AXIS, CHANNEL, SIGN_SPOT, NEAR };
+// The rows of a `Near`: those at (i-1, j), (i, j-1), a third near one, one of the channel before, (i-2, j),
+// (i, j-2), a fourth near one (-1 where there is none).
+enum { UP, LEFT, THIRD, BEFORE, UP2, LEFT2, FOURTH, NEAR_ROWS };
 
 static i32 rank(i32 count) {  // 0 .. 15
     return count < 8 ? count : count < 16 ? 8 + (count - 8) / 2 : count < 40 ? 12 + (count - 16) / 8 : 15;
@@ -47,9 +46,9 @@ static void expect(const Job *job, i32 row, i32 phase, i32 count) {
 
 // Which way the lowest component slopes along the axis of a row, and how much: -7 .. 7.
 INLINE i32 slope_at(const Job *job, const Spot *spot) {
-    if (!spot->near[AXIS]) return 0;
-    const double *low = job->low + spot->near[CHANNEL] * job->size + spot->place;
-    i32 away = spot->near[AXIS] == 1 ? job->stride : 1, steepness = 0;
+    if (!spot->near->axis) return 0;
+    const double *low = job->low + spot->near->channel * job->size + spot->place;
+    i32 away = spot->near->axis == 1 ? job->stride : 1, steepness = 0;
     if (low[away] == 0 || low[-away] == 0) return 0;
     double slope = low[away] - low[-away], quantum = job->quanta[spot->row];
     for (double steep = 4 * absolute(slope); steepness < 7 && steep >= quantum; steep /= 2) steepness++;
@@ -73,15 +72,15 @@ INLINE void look_around(const Job *job, Spot *spot) {
 INLINE void code_row_as(Job *job, Range *outer, i32 writing, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
     Range range = *outer;
     range.writing = writing;
-    const i32 *near = job->near + row * NEAR;
+    const Near *near = job->near + row;
     i32 size = job->size, family = row >= job->colored;
-    const u16 *rows[AXIS];  // a row of zeros, after all others, where there is none
-    for (i32 k = 0; k < AXIS; k++) rows[k] = job->own + (near[k] < 0 ? job->rows : near[k]) * size;
+    const u16 *rows[NEAR_ROWS];  // a row of zeros, after all others, where there is none
+    for (i32 k = 0; k < NEAR_ROWS; k++) rows[k] = job->own + (near->rows[k] < 0 ? job->rows : near->rows[k]) * size;
     for (i32 k = 0; k < count; k++) {
-        i32 place = places[k], class = job->maps[row * 256 + log_code(job->total[k])];
+        i32 place = places[k], class = job->maps[row * CODES + log_code(job->total[k])];
         Spot spot = {
             .family = family, .class = class, .row = row, .place = place, .which = family * 2 + phase,
-            .sign_spot = near[SIGN_SPOT], .near = near, .near_rows = rows, .look_around = look_around, .slope = slope_at,
+            .sign_spot = near->sign_spot, .near = near, .near_rows = rows, .look_around = look_around, .slope = slope_at,
         };
         double *data = job->data + row * size + place, value;
         i64 q = code_value(job, &range, &spot, *data, &value);
@@ -101,7 +100,7 @@ static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phas
 // A flag for each live tile: whether anything follows in this zone or later. Returns how many stay live.
 static i32 code_flags(Job *job, Range *outer, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
     Range range = *outer;
-    const i64 *weights = job->flag_weights + (index * 2 + phase) * 5;
+    const i64 *weights = job->flag_weights + (index * 2 + phase) * FLAG_FEATURES;
     i32 size = job->size, stride = job->stride, kept = 0, zone = least(step->zone, 15);
     for (i32 k = 0; k < count; k++) {
         i32 place = places[k];
@@ -153,7 +152,7 @@ static void choose_flags(Job *job) {
             for (i32 k = 0; k < size; k++) {
                 double ratio = absolute(data[k]) * inverse, q = __builtin_floor(ratio + 0.5);
                 if (q < 1) continue;
-                double gain = (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < 63 ? (i32)q : 63]);
+                double gain = (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < LOG_PRICES - 1 ? (i32)q : LOG_PRICES - 1]);
                 if (gain > 0) worth[k] += gain;
             }
         }
@@ -181,8 +180,8 @@ static void walk(Job *job) {
     code_lowest(job, &range);
     i32 counts[4];
     for (i32 k = 0; k < 4; k++) {
-        counts[k] = job->phase_count[k & 1];
-        __builtin_memcpy(job->live + k * job->size, job->phases[k & 1], 4 * counts[k]);
+        counts[k] = k & 1 ? job->odd_count : job->even_count;
+        __builtin_memcpy(job->live + k * job->size, job->phases + (k & 1 ? job->even_count : 0), 4 * counts[k]);
     }
     for (i32 index = 0; index < job->step_count && !job->damaged; index++) {
         const Step *step = job->steps + index;
@@ -234,13 +233,11 @@ static void measure(Job *job) {
 }
 
 // Coefficients or pictures to bytes and back, whatever the job has.
-__attribute__((export_name("run"))) void run(Job *job) {
+EXPORT(run) void run(void) {
+    Job *job = &the_job;
     if (job->mode == DECIDE && job->picture_count) from_pictures(job);
     walk(job);
     if (job->damaged || !job->picture_count) return;
     to_pictures(job);
     if (job->mode == DECIDE) measure(job);
 }
-
-// The first digits of the digest of the sources that this was built from.
-__attribute__((export_name("source"))) i64 source(void) { return SOURCE; }

@@ -2,27 +2,15 @@
  *
  * Rows are combined first, into 16-bit numbers with FRACTION binary places and no clipping, then columns. Taps
  * are integers that add up to 1 << UNIT, so a picture of one value stays what it is. Behind the picture a line more
- * may be read, which counts nothing; behind the others SLACK bytes may be read or overwritten.
+ * may be read, which counts nothing; behind the others the caller leaves some bytes to be read or overwritten.
  */
-#include <stdint.h>
+#include "job.h"
+
 #include <wasm_simd128.h>
 
-#define EXPORT(name) __attribute__((export_name(#name)))
 #define UNIT 14
 #define FRACTION 6
 #define EIGHTS(n) (((n) + 7) & ~7)
-
-typedef struct {
-    /* how much of the picture there is, in its pixels: a little less than all where the last was cut */
-    double tall, wide;
-    int32_t height, width, channels, new_height, new_width;
-    uint32_t from, to, between, scratch;
-} Job;
-
-static Job job;
-
-EXPORT(job) Job *where(void) { return &job; }
-EXPORT(source) int64_t source(void) { return SOURCE; }
 
 /* What one line of results needs of the old ones: position and number of the taps, padded by zeros to eights. */
 typedef struct {
@@ -159,14 +147,14 @@ static void across_three(const int16_t *from, int width, uint8_t *to, int new_wi
 }
 
 EXPORT(run) void run(void) {
+    const Job *job = &the_job;
     Plan rows, columns;
-    uint8_t *free = plan(job.height, job.tall, job.new_height, (uint8_t *)job.scratch, &rows);
+    uint8_t *free = plan(job->height, job->tall, job->new_height, job->scratch, &rows);
     free = (uint8_t *)(((uint32_t)free + 15) & ~15u);
-    plan(job.width, job.wide, job.new_width, free, &columns);
-    int16_t *between = (int16_t *)job.between;
-    down((uint8_t *)job.from, job.channels * job.width, between, job.new_height, &rows);
-    if (job.channels == 1)
-        across_one(between, job.width, (uint8_t *)job.to, job.new_width, job.new_height, &columns);
+    plan(job->width, job->wide, job->new_width, free, &columns);
+    down(job->pixels, job->channels * job->width, job->between, job->new_height, &rows);
+    if (job->channels == 1)
+        across_one(job->between, job->width, job->resized, job->new_width, job->new_height, &columns);
     else
-        across_three(between, job.width, (uint8_t *)job.to, job.new_width, job.new_height, &columns);
+        across_three(job->between, job->width, job->resized, job->new_width, job->new_height, &columns);
 }

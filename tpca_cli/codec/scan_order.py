@@ -5,7 +5,7 @@ coded at once, without seeing one another, for the even tiles of the checkerboar
 which see the even. A component sees lower diagonals of its own tile, the tiles above, below, left and right,
 and (color) the first channel. Weights belong to relative places, so every tile size can use them.
 
-Inside the codec components are rows in the order of the plan, so that whatever is coded or seen together is
+Inside the codec components are rows in the order of the scan, so that whatever is coded or seen together is
 one slice: the first channel by diagonal, then the others.
 """
 
@@ -70,7 +70,7 @@ class Looks:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ScanOrder:
     """The lowest component of each channel, coded first, then all steps."""
 
     order: Ints  # (M,) the component in each row
@@ -109,8 +109,8 @@ def _groups(deepest: int) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=8)
-def plan_of(places: tuple[Place, ...]) -> Plan:
-    """The plan for components at (i, j, channel), in the order of the basis."""
+def scan_order_of(places: tuple[Place, ...]) -> ScanOrder:
+    """The scan order for components at (i, j, channel), in the order of the basis."""
     i, j, c = np.array(places, np.int64).T
     channels = 1 + int(c.max())
     groups = _groups(int((i + j).max()))
@@ -136,7 +136,7 @@ def plan_of(places: tuple[Place, ...]) -> Plan:
         steps.append(Step(start, stop, own_color, zone, opens, ((first, middle), (middle, last))))
     by_row = list(zip(i.tolist(), j.tolist(), c.tolist(), strict=True))
     lowest = {place[2]: row for row, place in enumerate(by_row) if place[:2] == (0, 0)}
-    return Plan(
+    return ScanOrder(
         order,
         tuple(by_row),
         tuple(lowest.get(channel, -1) for channel in range(channels)),

@@ -14,18 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import blocks, restore
+from tpca_cli.codec import kernel_run, restore
+from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts, measure_scales
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.lapping import REACH, norms
-from tpca_cli.codec.layout import LAMBDA
-from tpca_cli.codec.model import LEVELS, Model, build
-from tpca_cli.codec.pictures import MOST_COLORS, SIDES, Tiles
-from tpca_cli.codec.plan import Ints, Plan, plan_of
-from tpca_cli.codec.scales import measure_scales
-from tpca_cli.codec.tiling import SUBBITS, Pixels, Shape, batches, images_of, planes_of, runs
+from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
+from tpca_cli.codec.kernel_run import KernelTiles
+from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
+from tpca_cli.codec.tiling import (
+    REACH,
+    Pixels,
+    Shape,
+    batches,
+    images_of,
+    lapped_norms,
+    planes_of,
+    runs,
+)
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import TILE, Framing
-from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis, Floats
+from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, FixedBasis, Floats
 
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
@@ -100,7 +107,7 @@ class Coder:
     ) -> Coder:
         gains = np.full(kept, GAIN)
         if lapped and basis.indices is not None:
-            vertical, horizontal = (norms(f / 2.0**basis.bits) for f in basis.factors[:2])
+            vertical, horizontal = (lapped_norms(f / 2.0**basis.bits) for f in basis.factors[:2])
             i, j = basis.indices[:kept, 0], basis.indices[:kept, 1]
             gains = np.rint(GAIN * vertical[i] * horizontal[j]).astype(np.int64)
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
@@ -110,7 +117,7 @@ class Coder:
                 (coder._grid(_shapes(pictures)), coder._analyze(pictures))
                 for pictures in batches(framing, sample)
             ],
-            [int(coder._plan.order[row]) if row >= 0 else -1 for row in coder._plan.lowest],
+            [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest],
         )
         return replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
 
@@ -131,22 +138,22 @@ class Coder:
             _, values = self._code(pictures)
             for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):
                 decoded.append(restore.subpixels(images, SCALE))
-                original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)
+                original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)  # (n, c, h, w)
                 originals.append(original.astype(np.float32) * restore.SUBPIXEL)
         return replace(self, restorer=restore.fit(decoded, originals), restore_step=self.step_units)
 
     @functools.cached_property
-    def _plan(self) -> Plan:
+    def _scan(self) -> ScanOrder:
         indices = self.basis.indices
         if indices is None:
-            return plan_of(tuple((m, 0, 0) for m in range(self.components)))
-        return plan_of(tuple((int(i), int(j), int(c)) for i, j, c in indices[: self.components]))
+            return scan_order_of(tuple((m, 0, 0) for m in range(self.components)))
+        return scan_order_of(tuple((int(i), int(j), int(c)) for i, j, c in indices[: self.components]))
 
     @functools.cached_property
-    def model(self) -> Model:
+    def model(self) -> ContextModel:
         """Weights and tables at this step."""
         steps = np.maximum((self.step_units * GAIN + self.gains // 2) // self.gains, 1)
-        return build(self._plan, self.scales, self.lowest, self.centers, steps)
+        return build_contexts(self._scan, self.scales, self.lowest, self.centers, steps)
 
     @property
     def _filter(self) -> restore.Restorer | None:
@@ -155,13 +162,13 @@ class Coder:
         return self.restorer if near else None
 
     @functools.cached_property
-    def _tiles(self) -> Tiles | None:
-        """The short way through the kernel, where there is one."""
+    def _fast_path(self) -> KernelTiles | None:
+        """The fast path: tiles coded inside the kernel, where the framing and the basis suit it."""
         framing, basis = self.framing, self.basis
         tiled = framing.kind == TILE and framing.height == framing.width and framing.height in SIDES
         plain = basis.indices is not None and basis.mean is None and basis.depth == 8
         suits = tiled and plain and basis.frame_shape[-1] <= MOST_COLORS
-        return Tiles(framing, basis.factors, basis.bits, self.lapped, self._filter) if suits else None
+        return KernelTiles(framing, basis.factors, basis.bits, self.lapped, self._filter) if suits else None
 
     @property
     def step(self) -> float:
@@ -174,29 +181,29 @@ class Coder:
 
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
-        if self._tiles:
-            return Encoded(*self._tiles.encode(self.model, self._grid(_shapes(pictures)), pictures))
+        if self._fast_path:
+            return Encoded(*self._fast_path.encode(self.model, self._grid(_shapes(pictures)), pictures))
         data, values = self._code(pictures)
         return Encoded(data, self._sse(pictures, values))
 
     def decode(self, data: bytes, shapes: Sequence[Shape], components: int | None = None) -> list[Pixels]:
         """The pictures of a block; with fewer components they come out blurrier."""
-        if self._tiles and components is None:
-            return self._tiles.decode(self.model, self._grid(shapes), shapes, data)
-        values = self._by_component(blocks.decode(self.model, self._grid(shapes), data))
+        if self._fast_path and components is None:
+            return self._fast_path.decode(self.model, self._grid(shapes), shapes, data)
+        values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
         if components is not None:
             values = values[: max(components, 0)]
         return self._pictures(values, shapes)
 
     def _code(self, pictures: Sequence[Pixels]) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
-        rows = self._analyze(pictures)[self._plan.order]
-        data, values = blocks.encode(self.model, self._grid(_shapes(pictures)), rows)
+        rows = self._analyze(pictures)[self._scan.order]
+        data, values = kernel_run.encode(self.model, self._grid(_shapes(pictures)), rows)
         return data, self._by_component(values)
 
     def _by_component(self, values: Floats) -> Floats:
         out = np.empty_like(values)
-        out[self._plan.order] = values
+        out[self._scan.order] = values
         return out
 
     def _sse(self, pictures: Sequence[Pixels], values: Floats) -> Ints:
@@ -210,7 +217,7 @@ class Coder:
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
         """Coefficients (M, tiles)."""
         planes = planes_of(self.framing, pictures, self.lapped)
-        return self.basis.analyze(planes, SUBBITS if self.lapped else 0)[: self.components]
+        return self.basis.analyze(planes, SCALE_BITS if self.lapped else 0)[: self.components]
 
     def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
         """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
@@ -225,7 +232,7 @@ class Coder:
                 pixels = self.basis.to_pixels(images)
             else:
                 pixels = restorer.pixels(images, SCALE)
-            out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))
+            out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))  # (h, w, c) each
         return out
 
     @property
@@ -278,7 +285,7 @@ class Coder:
         coder = cls(
             framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step
         )
-        channels = len(coder._plan.lowest)
+        channels = len(coder._scan.lowest)
         if shapes != ((kept,), (kept,), (channels, LEVELS), (channels,)) or gains.min() < 1:
             raise FileRefused(f"coder has tables of impossible shapes {shapes}")
         return coder

@@ -1,0 +1,107 @@
+"""Laws of the compiled kernels: C and Python agree on every field, programs come from their sources."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tpca_cli.codec import kernel_job
+from tpca_cli.wasm import Field, Job, Kernel, Room, WasmInstance
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_kernels", ROOT / "tools" / "build_kernels.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    path = list(sys.path)
+    spec.loader.exec_module(module)
+    sys.path[:] = path
+    return module
+
+
+BUILD = build_script()
+KERNELS: dict[str, Kernel] = BUILD.kernels()
+
+
+@pytest.mark.parametrize("module", KERNELS)
+def test_the_header_is_the_list_of_fields(module: str) -> None:
+    path = BUILD.PACKAGE / KERNELS[module].program
+    assert path.with_name(BUILD.HEADER).read_text() == BUILD.header(module, KERNELS[module])
+
+
+@pytest.mark.parametrize("module", KERNELS)
+def test_the_program_was_built_from_its_sources(module: str) -> None:
+    kernel = KERNELS[module]
+    folder = (BUILD.PACKAGE / kernel.program).parent
+    assert kernel.instance().constant("source") == int(BUILD.sources_digest(folder), 16)
+
+
+@pytest.mark.parametrize("change", ["order", "type", "constant", "record", "missing"])
+def test_a_program_built_from_another_list_is_refused(change: str) -> None:
+    good = kernel_job.KERNEL
+    fields, records, constants = list(good.fields), dict(good.records), dict(good.constants)
+    if change == "order":
+        fields[3], fields[4] = fields[4], fields[3]
+    elif change == "type":
+        fields[9] = fields[9]._replace(c_type="i32")
+    elif change == "constant":
+        constants["CLASSES"] += 1
+    elif change == "record":
+        records["Level"] = np.dtype([("fineness", np.int32), ("count", np.int32)])
+    else:
+        fields.pop()
+    WasmInstance(Kernel(good.program, good.fields, good.records, good.constants), frugal=True)
+    with pytest.raises(RuntimeError, match="make kernel"):
+        WasmInstance(Kernel(good.program, fields, records, constants), frugal=True)
+
+
+def test_numbers_lie_where_c_puts_them() -> None:
+    """Padding before a double, and behind the last number, as in any C struct."""
+    fields = [
+        Field("i32", "a"),
+        Field("double", "b"),
+        Field("u8 *", "c"),
+        Field("i64", "d"),
+        Field("i32", "e"),
+    ]
+    kernel = Kernel("none.wasm", fields)
+    assert kernel.offsets == {"a": 0, "b": 8, "c": 16, "d": 24, "e": 32}
+    assert kernel.size == 40
+    head = memoryview(kernel.pack([-1, 0.5, (1 << 32) - 16, -(1 << 40), 7]))
+    expected = {"a": -1, "c": (1 << 32) - 16, "d": -(1 << 40), "e": 7}
+    assert {name: kernel.number(head, name) for name in expected} == expected
+
+
+def block_values(**changes: object) -> dict[str, object]:
+    return {field.name: 0 for field in kernel_job.KERNEL.fields} | changes
+
+
+def test_more_than_can_be_addressed_is_refused() -> None:
+    with pytest.raises(MemoryError, match="MB"):
+        Job.of(kernel_job.KERNEL, block_values(bytes=Room(1 << 32)))
+
+
+def test_arrays_do_not_overlap_and_are_aligned() -> None:
+    rooms = {field.name: Room(3) for field in kernel_job.KERNEL.fields if field.is_array}
+    layout = kernel_job.KERNEL.lay_out(block_values(**rooms))
+    spans = sorted((start, stop) for start, stop, _ in layout.arrays.values())
+    assert all(start % 16 == 0 and stop > start for start, stop in spans)
+    assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
+    assert spans[0][0] >= kernel_job.KERNEL.instance().base and spans[-1][1] <= layout.end
+
+
+@pytest.mark.parametrize("wrong", [{"unknown": 1}, None])
+def test_a_job_has_exactly_the_fields_of_its_kernel(wrong: dict[str, int] | None) -> None:
+    values = block_values(**wrong) if wrong else block_values()
+    if wrong is None:
+        del values["mode"]
+    with pytest.raises(ValueError, match="unknown" if wrong else "mode"):
+        kernel_job.KERNEL.lay_out(values)

@@ -1,0 +1,170 @@
+"""The context model: scales, weights and tables that are known before a block is read; all integers.
+
+Decoded magnitudes around a coefficient add up to a class: the expected magnitude on a scale of
+quarter octaves, read from the bits of an exact float. Each class has a table of token frequencies.
+`measure_scales` finds the few numbers per archive that the model starts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.codec.grid import Grid
+from tpca_cli.codec.priors import EXPECTED_ZERO, Priors, shipped
+from tpca_cli.codec.scan_order import SLOTS, Ints, ScanOrder, Step, kind_of
+
+Floats = NDArray[np.float64]
+
+UNIT = 1024.0
+"""Expected magnitudes are counted in 1/1024."""
+CLASSES = 112
+CODES = 256
+"""Eighth octaves that an expected magnitude can have."""
+LEVELS = 4
+"""Finenesses of the pyramid of the lowest components."""
+FLAG_FEATURES = LOWEST_FEATURES = 5
+"""What counts for a flag that opens a zone, and for a lowest component."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContextModel:
+    """Prior magnitudes and weights at one quantiser step; components are rows in the scan order."""
+
+    scan: ScanOrder
+    steps: Floats  # (M,) quantiser step of each component
+    expected: Floats  # (M,) prior magnitude in 1/UNIT
+    lowest: Floats  # (channels, LEVELS) prior magnitude of the lowest components
+    centers: Ints  # (channels,) the lowest component where nothing is near
+    weights: Ints  # of each look
+    bases: Ints  # (M, 2) what the prior adds
+    maps: NDArray[np.uint8]  # (M, CODES) class by code of the expected magnitude
+    flag_weights: Ints  # (steps, 2, FLAG_FEATURES)
+    priors: Priors
+
+
+def log_code(values: NDArray[Any]) -> Ints:
+    """8 log2 of numbers >= 1 in whole eighths of an octave, from the bits of the float."""
+    bits = np.maximum(np.asarray(values, np.float64), 1.0).view(np.int64) >> 49
+    return np.asarray(bits - (1023 << 3), np.int64)
+
+
+def expected_magnitude(scales: Ints, steps: Floats, priors: Priors) -> Floats:
+    """Prior magnitude, in 1/UNIT, of coefficients whose mean size has code `scales`."""
+    difference = scales - log_code(steps) + EXPECTED_ZERO
+    found: Floats = priors.expected[np.clip(difference, 0, priors.expected.size - 1)]
+    return found
+
+
+def _class_maps(expected: Floats, priors: Priors) -> NDArray[np.uint8]:
+    """For each component (M, CODES): the class of an expected magnitude with this code.
+
+    What was decoded nearby is only evidence: it is corrected by how far it lies from the prior magnitude.
+    """
+    codes = np.arange(CODES)[None, :]
+    own, component = np.unique(log_code(expected), return_inverse=True)  # few differ
+    away = np.clip(own[:, None] - codes, -48, 48)
+    adjusted = codes * 8 + priors.adjust.astype(np.int64)[away + 48]  # 1/64 octave
+    maps: NDArray[np.uint8] = np.clip((adjusted >> 4) - 4, 0, CLASSES - 1).astype(np.uint8)
+    return maps[component.ravel()]
+
+
+def build_contexts(
+    scan: ScanOrder, scales: Ints, lowest: Ints, centers: Ints, steps: Ints, priors: Priors | None = None
+) -> ContextModel:
+    """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
+    priors = priors or shipped()
+    row_steps = steps[scan.order].astype(np.float64)
+    expected = expected_magnitude(scales[scan.order], row_steps, priors)
+    low_steps = np.array([[row_steps[max(row, 0)]] for row in scan.lowest])
+    lowest_expected = expected_magnitude(lowest[: len(scan.lowest)], low_steps, priors)
+    kinds = np.array([kind_of(*place) for place in scan.places])
+    positions = np.pad(priors.position, ((0, 1), (0, 1), (0, 0), (0, 0)), constant_values=64)
+    sides = np.minimum(np.sort([place[:2] for place in scan.places], axis=1), 8)
+    factors = positions[sides[:, 0], sides[:, 1], np.minimum([place[2] for place in scan.places], 1)]
+    looks = scan.looks
+    chosen = priors.weights[kinds[looks.rows], looks.phases, looks.slots] * factors[looks.rows, looks.phases]
+    # products are below 2^51, so the floor of a rounded quotient is the exact one
+    ratios = chosen * expected[looks.rows] / (64 * expected[looks.seen])
+    prior = expected[:, None] * priors.weights[kinds, :, SLOTS] * factors / (64 * UNIT)
+    return ContextModel(
+        scan,
+        row_steps,
+        expected,
+        lowest_expected,
+        centers,
+        np.floor(np.minimum(ratios, chosen / 8)).astype(np.int64),
+        np.floor(prior).astype(np.int64),
+        _class_maps(expected, priors),
+        _flag_weights(scan, expected, lowest_expected, priors),
+        priors,
+    )
+
+
+def _flag_weights(scan: ScanOrder, expected: Floats, lowest: Floats, priors: Priors) -> Ints:
+    """How much counts for the flag that opens a zone: its prior, the zone before here and beside, flags."""
+    found = np.zeros((len(scan.steps), 2, FLAG_FEATURES), np.int64)
+    for index, step in enumerate(scan.steps):
+        if not step.opens:
+            continue
+        zone = int(expected[slice(*scan.zones[step.color, step.zone])].sum())
+        if (step.color, step.zone - 1) in scan.zones:
+            previous = int(expected[slice(*before(scan, step))].sum())
+        else:
+            previous = int(lowest[slice(0, 1) if step.color == 0 else slice(1, None), LEVELS - 1].sum())
+        scale = min(int(UNIT) * zone // max(previous, 1), 8 * int(UNIT))
+        for phase in (0, 1):
+            weights = priors.flag_weights[(step.color * 4 + min(step.zone, 3)) * 2 + phase]
+            found[index, phase] = weights * (zone, scale, scale, UNIT, UNIT)
+    return found
+
+
+def before(scan: ScanOrder, step: Step) -> tuple[int, int]:
+    """The rows of the zone before that of a step; before the first, the lowest components of its color."""
+    low = [row for c, row in enumerate(scan.lowest) if row >= 0 and min(c, 1) == step.color]
+    lowest = (min(low), max(low) + 1) if low else (0, 0)
+    return scan.zones.get((step.color, step.zone - 1), lowest)
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Codes of mean sizes, of the lowest components' residuals (channels, LEVELS), and their centers."""
+
+    scales: Ints
+    lowest: Ints
+    centers: Ints
+
+
+def measure_scales(blocks: Sequence[tuple[Grid, Floats]], lowest: Sequence[int]) -> Scales:
+    """Scales of coefficients (M, tiles) on their grids; `lowest` are the components at (0, 0), or -1."""
+    tiles = max(sum(planes.shape[1] for _, planes in blocks), 1)
+    sizes = sum(np.abs(planes).sum(axis=1) for _, planes in blocks) / tiles
+    centers = np.zeros(len(lowest), np.int64)
+    residuals, counts = np.zeros((len(lowest), LEVELS)), np.zeros(LEVELS)
+    for grid, _ in blocks:
+        for level in grid.levels:
+            counts[min(level.fineness, LEVELS - 1)] += level.places.size
+    for channel, component in enumerate(lowest):
+        if component >= 0:
+            total = sum(float(planes[component].sum()) for _, planes in blocks)
+            centers[channel] = round(total / tiles)
+            residuals[channel] = sum(_residuals(g, p[component], int(centers[channel])) for g, p in blocks)
+    overall = residuals.sum(axis=1, keepdims=True) / max(counts.sum(), 1)
+    means = np.where(counts > 0, residuals / np.maximum(counts, 1), overall)
+    return Scales(log_code(np.rint(sizes)), log_code(np.rint(means)), centers)
+
+
+def _residuals(grid: Grid, plane: Floats, center: int) -> Floats:
+    """Sums (LEVELS,) of what prediction leaves of a lowest component, by fineness."""
+    values = np.zeros(grid.size)
+    values[grid.places] = plane
+    total: Floats = np.zeros(LEVELS)
+    for level in grid.levels:
+        around = (values[level.around] * level.present).sum(axis=0)
+        means = np.where(level.known > 0, around / np.maximum(level.known, 1), center)
+        total[min(level.fineness, LEVELS - 1)] += np.abs(values[level.places] - means).sum()
+    return total

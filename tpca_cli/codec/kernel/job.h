@@ -1,0 +1,248 @@
+// Written by `make kernel` from the list in codec/kernel_job.py: change it there.
+//
+// The kernel works on `the_job`; Python finds it through `job`, and compares `layout` with its own list.
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef int8_t i8;
+typedef uint16_t u16;
+typedef int16_t i16;
+typedef uint32_t u32;
+typedef int32_t i32;
+typedef uint64_t u64;
+typedef int64_t i64;
+
+#define EXPORT(name) __attribute__((export_name(#name)))
+
+enum {
+    DECODE = 0,
+    DECIDE = 1,
+    REPLAY = 2,
+    FAMILIES = 3,
+    ROWS = 48,
+    TOKENS = 16,
+    CYCLE = 4,
+    CLASSES = 112,
+    CODES = 256,
+    UNIT = 1024,
+    FINENESSES = 4,
+    FLAG_FEATURES = 5,
+    LOWEST_FEATURES = 5,
+    LOG_PRICES = 64,
+    PRICE_SHIFT = 4,
+    LARGEST_TILE = 32,
+    COLORS = 4,
+    SCALE_BITS = 6,
+    REACH = 4,
+    LAP_BITS = 14,
+    SUBPIXEL = 8,
+    PAIRS = 6,
+    LEVELS = 8,
+    RESTORE_BITS = 8,
+    WINDOW = 25,
+    FLATNESS = 800000,
+    DARKEST = -1024,
+    BRIGHTEST = 3071,
+    SLOPE_LIMIT = 1024,
+    FOLLOW_SHIFT = 12,
+    FOLLOW_LIMIT = 4095,
+};
+
+typedef struct {
+    i32 start;
+    i32 stop;
+    i32 color;
+    i32 zone;
+    i32 opens;
+    i32 before;
+    i32 before_stop;
+    i32 first;
+    i32 sights[2];
+    i32 sights_stop[2];
+} Step;
+
+typedef struct {
+    i32 count;
+    i32 fineness;
+} Level;
+
+typedef struct {
+    i32 axis;
+    i32 channel;
+    i32 sign_spot;
+    i32 rows[7];
+} Near;
+
+typedef struct {
+    i32 height;
+    i32 width;
+    i32 down;
+    i32 right;
+    i32 place;
+    i32 stride;
+} Shape;
+
+typedef struct {
+    i32 mode;                    // DECODE, DECIDE or REPLAY
+    i32 symbols;                 // whether symbols go out in place of the values that they stand for
+    i32 rows;                    // components, in the scan order
+    i32 size;                    // places on the canvas of tiles
+    i32 room;                    // the size in whole vectors
+    i32 stride;                  // places from a tile to the one below
+    i32 colored;                 // the first row of color
+    i32 channels;
+    i32 zones;
+    u32 capacity;                // of `bytes`
+    u32 length;                  // of the block, out
+    i32 damaged;                 // out
+    i32 step_count;
+    i32 level_count;
+    i32 even_count;              // tiles of the first phase
+    i32 odd_count;               // tiles of the second phase
+    const i32 *phases;           // places of the even tiles, then of the odd ones
+    const Level *levels;
+    const i32 *level_places;     // one after another
+    const i32 *level_around;     // four for each place
+    const Step *steps;
+    const i32 *sights;           // (kind, row) of each sight
+    const i32 *looks;            // (2 rows + 1,) where the looks of a row and phase begin
+    const i32 *look_pairs;       // the pair of sights of each look, from the first of step and phase
+    const Near *near;            // (rows,)
+    const i32 *lowest_rows;      // (channels,)
+    const i16 *look_weights;     // two for each look
+    const u32 *bases;            // (rows, 2)
+    const u8 *maps;              // (rows, CODES)
+    const double *quanta;        // (rows,) quantiser steps
+    const double *expected;      // (rows,)
+    const i64 *lowest_priors;    // (channels, FINENESSES)
+    const i64 *centers;          // (channels,)
+    const i64 *flag_weights;     // (steps, 2, FLAG_FEATURES)
+    const i64 *lowest_weights;   // (2, LOWEST_FEATURES)
+    const i32 *tables;           // (FAMILIES, ROWS, TOKENS)
+    const i32 *flag_tables;      // (CLASSES, 2)
+    const i32 *offsets;          // (CLASSES, 4)
+    const double *prices;        // (FAMILIES, CLASSES, TOKENS) squared steps that a token costs
+    const double *log_prices;    // (LOG_PRICES,), the first is the price of one bit
+    const double *bit_prices;    // of a bit, by its probability >> PRICE_SHIFT
+    double *data;                // (rows, size) coefficients or symbols in, values or symbols out
+    u8 *wanted;                  // (zones, size) flags in
+    u8 *opened;                  // (zones, size) flags out
+    u16 *own;                    // (rows + 1, size) magnitudes; the last are zeros
+    i8 *signs;                   // (rows, size)
+    u8 *busy;                    // (2, size) how much a tile holds so far
+    double *low;                 // (channels, size)
+    double *worth;               // (2, size)
+    u32 *total;                  // (room,)
+    i16 *seen;                   // (most pairs of a step, room, 2)
+    i32 *live;                   // (4, size)
+    u8 *bytes;                   // the block
+    i32 picture_count;           // 0 for a job on coefficients: what follows is then not read
+    i32 side;                    // of a tile
+    i32 colors;
+    i32 lapped;
+    i32 restored;                // 0 without the filter, 1 by brightness, 2 also between channels
+    i32 basis_bits;
+    const Shape *shapes;
+    const i32 *indices;          // (rows, 3)
+    const double *factors;       // matrices of analysis: down, across, colors
+    const double *factors_back;  // matrices of synthesis
+    const double *lap_before;    // (2, 4, 4) even and odd halves
+    const double *lap_after;     // (2, 4, 4)
+    const i32 *borders;          // of the filter's classes
+    const i32 *weights;          // of the filter
+    const i32 *mixing;           // of the filter, between channels
+    const u8 *pixels;            // of all pictures, in
+    u8 *decoded;                 // pixels out
+    i64 *errors;                 // (pictures,) squared, out
+    double *planes;              // samples of one picture
+    i16 *shorts;                 // planes of the filter, and two lines
+    i32 *ints;                   // lines of the filter
+} Job;
+
+_Static_assert(offsetof(Job, mode) == 0, "as in Python");
+_Static_assert(offsetof(Job, symbols) == 4, "as in Python");
+_Static_assert(offsetof(Job, rows) == 8, "as in Python");
+_Static_assert(offsetof(Job, size) == 12, "as in Python");
+_Static_assert(offsetof(Job, room) == 16, "as in Python");
+_Static_assert(offsetof(Job, stride) == 20, "as in Python");
+_Static_assert(offsetof(Job, colored) == 24, "as in Python");
+_Static_assert(offsetof(Job, channels) == 28, "as in Python");
+_Static_assert(offsetof(Job, zones) == 32, "as in Python");
+_Static_assert(offsetof(Job, capacity) == 36, "as in Python");
+_Static_assert(offsetof(Job, length) == 40, "as in Python");
+_Static_assert(offsetof(Job, damaged) == 44, "as in Python");
+_Static_assert(offsetof(Job, step_count) == 48, "as in Python");
+_Static_assert(offsetof(Job, level_count) == 52, "as in Python");
+_Static_assert(offsetof(Job, even_count) == 56, "as in Python");
+_Static_assert(offsetof(Job, odd_count) == 60, "as in Python");
+_Static_assert(offsetof(Job, phases) == 64, "as in Python");
+_Static_assert(offsetof(Job, levels) == 68, "as in Python");
+_Static_assert(offsetof(Job, level_places) == 72, "as in Python");
+_Static_assert(offsetof(Job, level_around) == 76, "as in Python");
+_Static_assert(offsetof(Job, steps) == 80, "as in Python");
+_Static_assert(offsetof(Job, sights) == 84, "as in Python");
+_Static_assert(offsetof(Job, looks) == 88, "as in Python");
+_Static_assert(offsetof(Job, look_pairs) == 92, "as in Python");
+_Static_assert(offsetof(Job, near) == 96, "as in Python");
+_Static_assert(offsetof(Job, lowest_rows) == 100, "as in Python");
+_Static_assert(offsetof(Job, look_weights) == 104, "as in Python");
+_Static_assert(offsetof(Job, bases) == 108, "as in Python");
+_Static_assert(offsetof(Job, maps) == 112, "as in Python");
+_Static_assert(offsetof(Job, quanta) == 116, "as in Python");
+_Static_assert(offsetof(Job, expected) == 120, "as in Python");
+_Static_assert(offsetof(Job, lowest_priors) == 124, "as in Python");
+_Static_assert(offsetof(Job, centers) == 128, "as in Python");
+_Static_assert(offsetof(Job, flag_weights) == 132, "as in Python");
+_Static_assert(offsetof(Job, lowest_weights) == 136, "as in Python");
+_Static_assert(offsetof(Job, tables) == 140, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 144, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 148, "as in Python");
+_Static_assert(offsetof(Job, prices) == 152, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 156, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 160, "as in Python");
+_Static_assert(offsetof(Job, data) == 164, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 168, "as in Python");
+_Static_assert(offsetof(Job, opened) == 172, "as in Python");
+_Static_assert(offsetof(Job, own) == 176, "as in Python");
+_Static_assert(offsetof(Job, signs) == 180, "as in Python");
+_Static_assert(offsetof(Job, busy) == 184, "as in Python");
+_Static_assert(offsetof(Job, low) == 188, "as in Python");
+_Static_assert(offsetof(Job, worth) == 192, "as in Python");
+_Static_assert(offsetof(Job, total) == 196, "as in Python");
+_Static_assert(offsetof(Job, seen) == 200, "as in Python");
+_Static_assert(offsetof(Job, live) == 204, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 208, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 212, "as in Python");
+_Static_assert(offsetof(Job, side) == 216, "as in Python");
+_Static_assert(offsetof(Job, colors) == 220, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 224, "as in Python");
+_Static_assert(offsetof(Job, restored) == 228, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 232, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 236, "as in Python");
+_Static_assert(offsetof(Job, indices) == 240, "as in Python");
+_Static_assert(offsetof(Job, factors) == 244, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 248, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 252, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 256, "as in Python");
+_Static_assert(offsetof(Job, borders) == 260, "as in Python");
+_Static_assert(offsetof(Job, weights) == 264, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 268, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 272, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 276, "as in Python");
+_Static_assert(offsetof(Job, errors) == 280, "as in Python");
+_Static_assert(offsetof(Job, planes) == 284, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 288, "as in Python");
+_Static_assert(offsetof(Job, ints) == 292, "as in Python");
+_Static_assert(sizeof(Job) == 296, "as in Python");
+_Static_assert(sizeof(Step) == 48, "as in Python");
+_Static_assert(sizeof(Level) == 8, "as in Python");
+_Static_assert(sizeof(Near) == 40, "as in Python");
+_Static_assert(sizeof(Shape) == 24, "as in Python");
+
+static Job the_job;
+
+EXPORT(job) Job *job_address(void) { return &the_job; }
+EXPORT(layout) i32 job_layout(void) { return 0x7f37fed0; }
+EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

@@ -1,0 +1,344 @@
+"""The compiled coder, `kernel/walk.wasm`: the fields of its job, written once, and a job for a block.
+
+The coder learns from every bit, which arrays cannot do. Jobs may run in any thread or forked process.
+`BLOCK_FIELDS`, `PICTURE_FIELDS`, `RECORDS` and `CONSTANTS` are what C and Python must agree on: `make kernel`
+writes `kernel/job.h` from them. `kernel_run` makes jobs, and gives what belongs to pictures if there are any.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.codec import restore, tiling
+from tpca_cli.codec.contexts import (
+    CLASSES,
+    CODES,
+    FLAG_FEATURES,
+    LEVELS,
+    LOWEST_FEATURES,
+    UNIT,
+    ContextModel,
+    before,
+)
+from tpca_cli.codec.grid import Grid
+from tpca_cli.codec.priors import Priors
+from tpca_cli.codec.scan_order import Ints, ScanOrder
+from tpca_cli.errors import FileRefused
+from tpca_cli.tensor_pca.fixed_basis import SCALE_BITS
+from tpca_cli.wasm import Field, Job, Kernel, KernelStopped, Room, Values
+
+Array = NDArray[Any]
+
+DECODE, DECIDE, REPLAY = 0, 1, 2
+"""What a job does: read, decide and write, or write what was decided before."""
+LAMBDA = 0.08
+"""Bits are worth this many squared steps."""
+FAMILIES, ROWS, TOKENS = 3, 48, 16
+"""The tables of tokens: first channel, colors and lowest components; rows of each; tokens of a row."""
+CYCLE = 4
+"""Classes 44 to 47 stand for all larger ones too: for each octave above, one more low bit goes out raw."""
+LOG_PRICES = 64
+PRICE_SHIFT = 4
+"""Prices of bits are tabulated for probabilities of 2^16, without so many low bits."""
+SIDES = (8, 16, 32)
+MOST_COLORS = 4
+"""The tiles that the kernel has room for."""
+
+CONSTANTS = {
+    "DECODE": DECODE,
+    "DECIDE": DECIDE,
+    "REPLAY": REPLAY,
+    "FAMILIES": FAMILIES,
+    "ROWS": ROWS,
+    "TOKENS": TOKENS,
+    "CYCLE": CYCLE,
+    "CLASSES": CLASSES,
+    "CODES": CODES,
+    "UNIT": int(UNIT),
+    "FINENESSES": LEVELS,
+    "FLAG_FEATURES": FLAG_FEATURES,
+    "LOWEST_FEATURES": LOWEST_FEATURES,
+    "LOG_PRICES": LOG_PRICES,
+    "PRICE_SHIFT": PRICE_SHIFT,
+    "LARGEST_TILE": max(SIDES),
+    "COLORS": MOST_COLORS,
+    "SCALE_BITS": SCALE_BITS,
+    "REACH": tiling.REACH,
+    "LAP_BITS": tiling.LAP_BITS,
+    "SUBPIXEL": restore.SUBPIXEL,
+    "PAIRS": len(restore.PAIRS),
+    "LEVELS": restore.LEVELS,
+    "RESTORE_BITS": restore.BITS,
+    "WINDOW": restore.WINDOW,
+    "FLATNESS": restore.FLATNESS,
+    "DARKEST": restore.DARKEST,
+    "BRIGHTEST": restore.BRIGHTEST,
+    "SLOPE_LIMIT": restore.SLOPE_LIMIT,
+    "FOLLOW_SHIFT": restore.FOLLOW_SHIFT,
+    "FOLLOW_LIMIT": restore.FOLLOW_LIMIT,
+}
+"""What C and Python share."""
+
+
+def _record(*names: str, **shapes: int) -> np.dtype[Any]:
+    """A struct of 32-bit integers, then of short arrays of them."""
+    return np.dtype([(n, np.int32) for n in names] + [(n, np.int32, (k,)) for n, k in shapes.items()])
+
+
+RECORDS = {
+    # rows start:stop, zones numbered over all colors, rows of the zone before, the zone of the first channel
+    "Step": _record(
+        "start", "stop", "color", "zone", "opens", "before", "before_stop", "first", sights=2, sights_stop=2
+    ),
+    "Level": _record("count", "fineness"),
+    # near rows (-1 for none), the axis along which the lowest component slopes (0 for none), counters
+    "Near": _record("axis", "channel", "sign_spot", rows=7),
+    # pixels, tiles, the place of the first tile, samples from line to line where the filter works
+    "Shape": _record("height", "width", "down", "right", "place", "stride"),
+}
+"""Structs that arrays of a job consist of."""
+
+BLOCK_FIELDS = (
+    Field("i32", "mode", "DECODE, DECIDE or REPLAY"),
+    Field("i32", "symbols", "whether symbols go out in place of the values that they stand for"),
+    Field("i32", "rows", "components, in the scan order"),
+    Field("i32", "size", "places on the canvas of tiles"),
+    Field("i32", "room", "the size in whole vectors"),
+    Field("i32", "stride", "places from a tile to the one below"),
+    Field("i32", "colored", "the first row of color"),
+    Field("i32", "channels"),
+    Field("i32", "zones"),
+    Field("u32", "capacity", "of `bytes`"),
+    Field("u32", "length", "of the block, out"),
+    Field("i32", "damaged", "out"),
+    Field("i32", "step_count"),
+    Field("i32", "level_count"),
+    Field("i32", "even_count", "tiles of the first phase"),
+    Field("i32", "odd_count", "tiles of the second phase"),
+    Field("const i32 *", "phases", "places of the even tiles, then of the odd ones"),
+    Field("const Level *", "levels"),
+    Field("const i32 *", "level_places", "one after another"),
+    Field("const i32 *", "level_around", "four for each place"),
+    Field("const Step *", "steps"),
+    Field("const i32 *", "sights", "(kind, row) of each sight"),
+    Field("const i32 *", "looks", "(2 rows + 1,) where the looks of a row and phase begin"),
+    Field("const i32 *", "look_pairs", "the pair of sights of each look, from the first of step and phase"),
+    Field("const Near *", "near", "(rows,)"),
+    Field("const i32 *", "lowest_rows", "(channels,)"),
+    Field("const i16 *", "look_weights", "two for each look"),
+    Field("const u32 *", "bases", "(rows, 2)"),
+    Field("const u8 *", "maps", "(rows, CODES)"),
+    Field("const double *", "quanta", "(rows,) quantiser steps"),
+    Field("const double *", "expected", "(rows,)"),
+    Field("const i64 *", "lowest_priors", "(channels, FINENESSES)"),
+    Field("const i64 *", "centers", "(channels,)"),
+    Field("const i64 *", "flag_weights", "(steps, 2, FLAG_FEATURES)"),
+    Field("const i64 *", "lowest_weights", "(2, LOWEST_FEATURES)"),
+    Field("const i32 *", "tables", "(FAMILIES, ROWS, TOKENS)"),
+    Field("const i32 *", "flag_tables", "(CLASSES, 2)"),
+    Field("const i32 *", "offsets", "(CLASSES, 4)"),
+    Field("const double *", "prices", "(FAMILIES, CLASSES, TOKENS) squared steps that a token costs"),
+    Field("const double *", "log_prices", "(LOG_PRICES,), the first is the price of one bit"),
+    Field("const double *", "bit_prices", "of a bit, by its probability >> PRICE_SHIFT"),
+    Field("double *", "data", "(rows, size) coefficients or symbols in, values or symbols out"),
+    Field("u8 *", "wanted", "(zones, size) flags in"),
+    Field("u8 *", "opened", "(zones, size) flags out"),
+    Field("u16 *", "own", "(rows + 1, size) magnitudes; the last are zeros"),
+    Field("i8 *", "signs", "(rows, size)"),
+    Field("u8 *", "busy", "(2, size) how much a tile holds so far"),
+    Field("double *", "low", "(channels, size)"),
+    Field("double *", "worth", "(2, size)"),
+    Field("u32 *", "total", "(room,)"),
+    Field("i16 *", "seen", "(most pairs of a step, room, 2)"),
+    Field("i32 *", "live", "(4, size)"),
+    Field("u8 *", "bytes", "the block"),
+)
+PICTURE_FIELDS = (
+    Field("i32", "picture_count", "0 for a job on coefficients: what follows is then not read"),
+    Field("i32", "side", "of a tile"),
+    Field("i32", "colors"),
+    Field("i32", "lapped"),
+    Field("i32", "restored", "0 without the filter, 1 by brightness, 2 also between channels"),
+    Field("i32", "basis_bits"),
+    Field("const Shape *", "shapes"),
+    Field("const i32 *", "indices", "(rows, 3)"),
+    Field("const double *", "factors", "matrices of analysis: down, across, colors"),
+    Field("const double *", "factors_back", "matrices of synthesis"),
+    Field("const double *", "lap_before", "(2, 4, 4) even and odd halves"),
+    Field("const double *", "lap_after", "(2, 4, 4)"),
+    Field("const i32 *", "borders", "of the filter's classes"),
+    Field("const i32 *", "weights", "of the filter"),
+    Field("const i32 *", "mixing", "of the filter, between channels"),
+    Field("const u8 *", "pixels", "of all pictures, in"),
+    Field("u8 *", "decoded", "pixels out"),
+    Field("i64 *", "errors", "(pictures,) squared, out"),
+    Field("double *", "planes", "samples of one picture"),
+    Field("i16 *", "shorts", "planes of the filter, and two lines"),
+    Field("i32 *", "ints", "lines of the filter"),
+)
+KERNEL = Kernel("codec/kernel/walk.wasm", BLOCK_FIELDS + PICTURE_FIELDS, RECORDS, CONSTANTS)
+NO_PICTURES: Values = {field.name: 0 for field in PICTURE_FIELDS}
+
+
+def prepare() -> None:
+    """Compile now: processes that are forked later inherit the instance instead of making their own."""
+    KERNEL.instance()
+
+
+def run(job: Job) -> None:
+    """Run a job; whatever stops the kernel was caused by the data."""
+    try:
+        job.run()
+    except KernelStopped as error:
+        raise FileRefused(f"block is damaged ({error})") from error
+
+
+def block_job(
+    model: ContextModel, grid: Grid, mode: int, capacity: int, symbols: bool, pictures: Values
+) -> Job:
+    """A job with room for `capacity` bytes; `symbols` go out in place of the values that they stand for."""
+    scan, size = model.scan, grid.size
+    rows, zones, channels = len(scan.places), len(scan.zones), len(scan.lowest)
+    canvas, room = rows * size, -(-size // 8) * 8
+    most_pairs = max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0) // 2
+    return Job.of(KERNEL, {
+        "mode": mode,
+        "symbols": int(symbols),
+        "rows": rows,
+        "size": size,
+        "room": room,
+        "stride": grid.stride,
+        "colored": scan.colored,
+        "channels": channels,
+        "zones": zones,
+        "capacity": capacity,
+        "length": 0,
+        "damaged": 0,
+        "step_count": len(scan.steps),
+        "level_count": len(grid.levels),
+        "even_count": grid.phases[0].size,
+        "odd_count": grid.phases[1].size,
+        **_of_grid(grid),
+        **_of_model(model),
+        **_of_priors(model.priors),
+        "data": Room(canvas),
+        "wanted": Room(zones * size),
+        "opened": Room(zones * size),
+        "own": Room(canvas + size + 8),
+        "signs": Room(canvas),
+        "busy": Room(2 * size),
+        "low": Room(channels * size),
+        "worth": Room(2 * size, scratch=True),
+        "total": Room(room, scratch=True),
+        "seen": Room(2 * most_pairs * room),
+        "live": Room(4 * size, scratch=True),
+        "bytes": Room(capacity, scratch=True),
+        **pictures,
+    })  # fmt: skip
+
+
+@functools.lru_cache(maxsize=16)
+def _of_grid(grid: Grid) -> dict[str, Array]:
+    """Where the tiles lie."""
+    levels = np.zeros(len(grid.levels), RECORDS["Level"])
+    levels["count"] = [level.places.size for level in grid.levels]
+    levels["fineness"] = [min(level.fineness, LEVELS - 1) for level in grid.levels]
+    return KERNEL.typed({
+        "phases": np.concatenate(grid.phases),
+        "levels": levels,
+        "level_places": np.concatenate([level.places for level in grid.levels]),
+        "level_around": np.concatenate([level.around.T for level in grid.levels]),
+    })  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _of_scan(scan: ScanOrder) -> dict[str, Array]:
+    """The order of coding and who sees what."""
+    zones = {key: index for index, key in enumerate(scan.zones)}
+    steps = np.zeros(len(scan.steps), RECORDS["Step"])
+    for name in ("start", "stop", "color", "opens"):
+        steps[name] = [getattr(step, name) for step in scan.steps]
+    steps["zone"] = [zones[step.color, step.zone] for step in scan.steps]
+    steps["first"] = [zones.get((0, step.zone), -1) for step in scan.steps]
+    if scan.steps:
+        steps["before"], steps["before_stop"] = zip(*(before(scan, step) for step in scan.steps), strict=True)
+        sights = np.array([step.sights for step in scan.steps])  # (steps, phase, begin and end)
+        steps["sights"], steps["sights_stop"] = sights[..., 0], sights[..., 1]
+    pairs = _pairs(scan)[0]
+    return KERNEL.typed({
+        "steps": steps,
+        "sights": scan.looks.sights,
+        "looks": np.searchsorted(pairs[0], np.arange(2 * len(scan.places) + 1)),
+        "look_pairs": pairs[1],
+        "near": _near(scan),
+        "lowest_rows": scan.lowest,
+    })  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _pairs(scan: ScanOrder) -> tuple[Ints, Ints]:
+    """Looks two by two, as the kernel multiplies: (row and phase, pair) of each, and where each look went."""
+    looks = scan.looks
+    lookers, pair = (2 * looks.rows + looks.phases).astype(np.int64), looks.chosen // 2
+    most = int(pair.max(initial=0)) + 1
+    pairs, which = np.unique(lookers * most + pair, return_inverse=True)
+    return np.stack(np.divmod(pairs, most)), 2 * which.ravel() + looks.chosen % 2
+
+
+def _near(scan: ScanOrder) -> Array:
+    """For each row: near rows (-1 for none), the axis of its slope, and what selects its counters."""
+    rows = {place: row for row, place in enumerate(scan.places)}
+    near = np.zeros(len(scan.places), RECORDS["Near"])
+    for row, (i, j, c) in enumerate(scan.places):
+        third, fourth = (i, j, 0) if c else (i - 1, j - 1, c), (i - 1, j - 1, c) if c else (i - 1, j + 1, c)
+        before_it = (i, j, 1) if c == 2 else (-1, 0, 0)
+        around = [(i - 1, j, c), (i, j - 1, c), third, before_it, (i - 2, j, c), (i, j - 2, c), fourth]
+        near["rows"][row] = [rows.get(place, -1) for place in around]
+        near["axis"][row] = 0 if bool(i) == bool(j) else 1 if i else 2
+        near["channel"][row] = c
+        near["sign_spot"][row] = 4 * min(i, 3) + min(j, 3) + 16 * min(c, 1)
+    return near
+
+
+@functools.lru_cache(maxsize=4)
+def _of_model(model: ContextModel) -> dict[str, Array]:
+    """Weights at this step."""
+    pairs, places = _pairs(model.scan)
+    weights = np.zeros(2 * pairs.shape[1], np.int16)
+    weights[places] = model.weights
+    return _of_scan(model.scan) | KERNEL.typed({
+        "look_weights": weights,
+        "bases": model.bases,
+        "maps": model.maps,
+        "quanta": model.steps,
+        "expected": model.expected,
+        "lowest_priors": model.lowest,
+        "centers": model.centers,
+        "flag_weights": model.flag_weights,
+    })  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _of_priors(priors: Priors) -> dict[str, Array]:
+    """The tables of the format, and what tokens cost the encoder."""
+    classes = np.arange(CLASSES)
+    bits = 16 - np.log2(priors.tables)
+    bits[..., 1:] += 1
+    shifts = np.maximum(classes // CYCLE - (ROWS // CYCLE - 1), 0)
+    rows = np.where(classes < ROWS, classes, ROWS - CYCLE + classes % CYCLE)
+    bits = bits[:, rows] + shifts[:, None]  # (FAMILIES, CLASSES, TOKENS)
+    price_bits = 16 - PRICE_SHIFT
+    costs = price_bits - np.log2(np.arange(1 << price_bits) + 0.5)  # bits, by probability
+    return KERNEL.typed({
+        "lowest_weights": priors.lowest_weights,
+        "tables": priors.tables,
+        "flag_tables": priors.flag_tables,
+        "offsets": priors.offsets,
+        "prices": LAMBDA * np.floor(bits * 256 + 0.5) / 256,
+        "log_prices": LAMBDA * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, LOG_PRICES))]),
+        "bit_prices": LAMBDA * np.floor(256 * costs + 0.5) / 256,
+    })  # fmt: skip

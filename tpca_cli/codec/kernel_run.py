@@ -1,0 +1,189 @@
+"""Run the kernel: a block of coefficients, or of pictures, to bytes and back, and the symbols between.
+
+The walk over the components is one compiled function for both directions (`kernel/walk.c`). `read_symbols`
+and `write_symbols` move symbols between blocks: every symbol belongs to a tile, and the values it stands for
+depend on its own image only, so an image keeps its symbols wherever it goes.
+
+`KernelTiles` is the fast path that most archives take (8-bit pictures in tiles of rank-1 components): tiling,
+lapping, basis and filter run inside the kernel too. It gives the bits that `tiling`, `fixed` and `restore`
+define; they serve every other case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.codec import tiling
+from tpca_cli.codec.contexts import ContextModel
+from tpca_cli.codec.grid import Grid
+from tpca_cli.codec.kernel_job import DECIDE, DECODE, NO_PICTURES, RECORDS, REPLAY, block_job, run
+from tpca_cli.codec.restore import Restorer
+from tpca_cli.codec.scan_order import Ints
+from tpca_cli.errors import FileRefused
+from tpca_cli.framing import Framing
+from tpca_cli.wasm import Job, Room, Values
+
+Floats = NDArray[np.float64]
+Array = NDArray[Any]
+Pixels = NDArray[Any]
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """What was coded for some tiles: values (M, tiles) and flags (zones, tiles)."""
+
+    values: Ints
+    flags: NDArray[np.uint8]
+
+    def of(self, first: int, last: int) -> Symbols:
+        """Those of the tiles first:last."""
+        return Symbols(self.values[:, first:last], self.flags[:, first:last])
+
+
+def joined(parts: Sequence[Symbols]) -> Symbols:
+    """The symbols of several images, one after another."""
+    values, flags = [part.values for part in parts], [part.flags for part in parts]
+    return Symbols(np.concatenate(values, axis=1), np.concatenate(flags, axis=1))
+
+
+def encode(model: ContextModel, grid: Grid, coefficients: Floats) -> tuple[bytes, Floats]:
+    """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets."""
+    job = run_encoder(model, grid, DECIDE, {"data": coefficients})
+    return coded_bytes(job), _tiles(job["data"], grid)
+
+
+def decode(model: ContextModel, grid: Grid, block: bytes) -> Floats:
+    """The values (M, tiles) of a block; bytes that cannot be a block are refused."""
+    return _tiles(run_decoder(model, grid, block)["data"], grid)
+
+
+def read_symbols(model: ContextModel, grid: Grid, block: bytes) -> Symbols:
+    """The symbols of a block."""
+    job = run_decoder(model, grid, block, symbols=True)
+    return Symbols(_tiles(job["data"], grid).astype(np.int64), _tiles(job["opened"], grid))
+
+
+def write_symbols(model: ContextModel, grid: Grid, symbols: Symbols) -> bytes:
+    """The block that stands for these symbols."""
+    return coded_bytes(run_encoder(model, grid, REPLAY, {"data": symbols.values, "wanted": symbols.flags}))
+
+
+def _tiles(canvas: Array, grid: Grid) -> Array:
+    return canvas.reshape(-1, grid.size).take(grid.places, axis=1)  # (rows, tiles)
+
+
+def coded_bytes(job: Job) -> bytes:
+    """The block that a job wrote."""
+    return job["bytes"][: job.number("length")].tobytes()
+
+
+def run_decoder(
+    model: ContextModel, grid: Grid, block: bytes, pictures: Values = NO_PICTURES, *, symbols: bool = False
+) -> Job:
+    """Run a decoder over a block."""
+    job = block_job(model, grid, DECODE, len(block), symbols, pictures)
+    job["bytes"][:] = np.frombuffer(block, np.uint8)
+    run(job)
+    if job.number("damaged") or job.number("length") != len(block):
+        raise FileRefused("block is damaged: its symbols do not end where it does")
+    return job
+
+
+def run_encoder(
+    model: ContextModel, grid: Grid, mode: int, tiles: Mapping[str, Array], pictures: Values = NO_PICTURES
+) -> Job:
+    """Run an encoder over arrays (.., tiles) or pictures, with room enough for what it writes."""
+    capacity = 4096 + grid.places.size * model.expected.size
+    while True:
+        job = block_job(model, grid, mode, capacity, mode == REPLAY, pictures)
+        for name, values in tiles.items():
+            job[name].reshape(-1, grid.size)[:, grid.places] = values
+        run(job)
+        if job.number("damaged"):
+            raise ValueError("values are too large to be coded")
+        if job.number("length") <= capacity:
+            return job
+        capacity = job.number("length")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTiles:
+    """The fast path: pictures coded tile by tile inside the kernel, with what it must know of a coder."""
+
+    framing: Framing
+    factors: Sequence[Ints]  # of height, width and channels
+    bits: int
+    lapped: bool
+    restorer: Restorer | None
+
+    def encode(self, model: ContextModel, grid: Grid, pictures: Sequence[Pixels]) -> tuple[bytes, Ints]:
+        """A block, and the squared error of each picture after decoding."""
+        pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
+        shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
+        job = run_encoder(model, grid, DECIDE, {}, self._fields(model, grid, shapes, pixels))
+        return coded_bytes(job), job["errors"].copy()
+
+    def decode(self, model: ContextModel, grid: Grid, shapes: Sequence[Shape], block: bytes) -> list[Pixels]:
+        """The pictures of a block."""
+        job = run_decoder(model, grid, block, self._fields(model, grid, shapes, np.zeros(0, np.uint8)))
+        return self._cut(job, shapes)
+
+    def _cut(self, job: Job, shapes: Sequence[Shape]) -> list[Pixels]:
+        pixels, out, at = job["decoded"].copy(), [], 0
+        for height, width in shapes:
+            size = height * width * len(self.factors[2])
+            out.append(pixels[at : at + size].reshape(height, width, -1))  # (h, w, c)
+            at += size
+        return out
+
+    def _fields(self, model: ContextModel, grid: Grid, shapes: Sequence[Shape], pixels: Pixels) -> Values:
+        """The values of `PICTURE_FIELDS`."""
+        side, colors = self.framing.height, len(self.factors[2])
+        grids = [self.framing.grid(height, width) for height, width in shapes]
+        firsts = np.cumsum([0] + [down * right for down, right in grids])[:-1]
+        table = np.zeros(len(shapes), RECORDS["Shape"])
+        table["height"], table["width"] = np.array(shapes).T
+        table["down"], table["right"] = np.array(grids).T
+        table["place"] = grid.places[firsts]
+        table["stride"] = [stride_of(width) for _, width in shapes]
+        pixel_count = sum(math.prod(shape) for shape in shapes)
+        most_tiles = max(math.prod(tiles) for tiles in grids)
+        # the filter has a plane for each color and five more, two lines, and nine lines of wider numbers
+        most_shorts = max((colors + 5) * (h + 4) * stride_of(w) + 2 * stride_of(w) + 8 for h, w in shapes)
+        most_ints = max(9 * stride_of(w) + 8 for _, w in shapes)
+        restorer = self.restorer
+        return {
+            "picture_count": len(shapes),
+            "side": side,
+            "colors": colors,
+            "lapped": int(self.lapped),
+            "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
+            "basis_bits": self.bits,
+            "shapes": table,
+            "indices": np.array(model.scan.places),
+            "factors": np.concatenate([factor.ravel() for factor in self.factors]),
+            "factors_back": np.concatenate([factor.T.ravel() for factor in self.factors]),
+            "lap_before": tiling.filter_halves(tiling.BEFORE),
+            "lap_after": tiling.filter_halves(tiling.AFTER),
+            "borders": restorer.borders if restorer else 0,
+            "weights": restorer.weights if restorer else 0,
+            "mixing": restorer.mixing if restorer else 0,
+            "pixels": pixels,
+            "decoded": Room(colors * pixel_count, scratch=True),
+            "errors": Room(len(shapes)),
+            "planes": Room(colors * side**2 * most_tiles, scratch=True),
+            "shorts": Room(most_shorts, scratch=True),
+            "ints": Room(most_ints, scratch=True),
+        }
+
+
+def stride_of(width: int) -> int:
+    """Samples from line to line where the filter works: margins, and whole vectors."""
+    return (width + 19) // 8 * 8
