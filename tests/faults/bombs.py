@@ -141,5 +141,5 @@ BOMBS = [
     Bomb("bands", banded(65528, 65528, 8), "pixels"),
     Bomb("dense", together((8, 8), group=dense(64, 4096), mode="L"), "basis"),
     Bomb("factors", together((3000, 3000), group=whole(3000, 3000), mode="L"), "basis|pixels"),
-    Bomb("images", many_images(700_000), "images"),
+    Bomb("images", many_images(400_000), "images"),
 ]

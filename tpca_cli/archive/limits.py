@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 
-MAX_PIXELS = 2**28
+MAX_PIXELS = 250_000_000
 """Of one image, unless the user asks for more: enough for every camera that is sold."""
 MAX_SIDE = 2**16 - 1
 MAX_GROUPS = 4096
@@ -38,6 +38,11 @@ TABLE_BYTES = 2**22
 TABLE_EXPANSION = 8
 RECORDS = 2**18
 """Images and blocks, besides one for each byte of the file."""
+
+
+def usual_or_more(max_pixels: int) -> int:
+    """The bound for an archive that images of up to `max_pixels` are added to: it may hold larger ones."""
+    return max(max_pixels, MAX_PIXELS)
 
 
 @dataclass(frozen=True)

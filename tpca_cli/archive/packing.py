@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tpca_cli.archive.limits import CANVAS_NUMBERS, COMPONENTS
+from tpca_cli.errors import UsageError
 from tpca_cli.framing import CANVAS_PIXELS, Canvas, Framing
 
 BLOCK_PIXELS = 2**17
@@ -50,6 +52,31 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
     if first < len(shapes):
         jobs.append(Job(first, len(shapes) - first))
     return jobs
+
+
+def check_work(
+    jobs: Sequence[Job], shapes: Sequence[tuple[int, int]], framing: Framing, components: int
+) -> None:
+    """Refuse jobs whose archive no reader would open with its usual bounds."""
+    check_components(framing, components)
+    for job in jobs:
+        if job.count == 1:  # the canvas of several is bounded already
+            h, w = shapes[job.first]
+            canvas = Canvas().beside(*framing.grid(max((rows for _, rows in job.bands), default=h), w))
+            if canvas.places * components > CANVAS_NUMBERS:
+                raise UsageError(
+                    f"an image of {h}x{w} pixels is too wide for frames of {framing.height}x{framing.width}: "
+                    "use a smaller --tile"
+                )
+
+
+def check_components(framing: Framing, components: int) -> None:
+    """Refuse a basis that no reader would take with its usual bounds."""
+    if components > COMPONENTS:
+        raise UsageError(
+            f"frames of {framing.height}x{framing.width} pixels have {components} components, more than "
+            f"{COMPONENTS}: use a smaller --tile or --size, or --components"
+        )
 
 
 def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:

@@ -102,7 +102,8 @@ class Archive:
         except (ValueError, TypeError) as error:
             raise FileRefused(f"{where}: the index is not readable: {error}") from None
         self.index.check(file.shape("payload")[0], groups)
-        self._limits.check(self.index, groups, self._stored())
+        if not self._skim:
+            self._limits.check(self.index, groups, self._stored())
         self.groups = [
             Group(meta, self._embedded(number), file.array(f"groups/{number}/tables"))
             for number, meta in enumerate(groups)

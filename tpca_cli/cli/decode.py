@@ -41,6 +41,7 @@ Examples:
 )
 @click.option("--salvage", is_flag=True, help="Leave out images in damaged blocks instead of stopping.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@options.claimed_pixels_option
 @options.workers_option
 @options.common_options
 def command(
@@ -53,6 +54,7 @@ def command(
     basis: Path | None,
     salvage: bool,
     force: bool,
+    max_pixels: int,
     workers: int,
 ) -> int:
     """Restore the images of ARCHIVE: folders, names, modes, times, EXIF and ICC profiles.
@@ -62,7 +64,8 @@ def command(
     from tpca_cli.archive.reader import Archive, linked_basis
     from tpca_cli.decode.run import DecodeRequest, decode
 
-    with Archive(archive, basis=linked_basis(basis) if basis else None, ready=False) as opened:
+    linked = linked_basis(basis) if basis else None
+    with Archive(archive, basis=linked, ready=False, max_pixels=max_pixels) as opened:
         request = DecodeRequest(archive, output, select, components, format, force, salvage, workers)
         result = decode(request, opened, console.progress)
     for name, reason in result.lost:

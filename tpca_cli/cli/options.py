@@ -164,9 +164,16 @@ tile_option = click.option(
 max_pixels_option = click.option(
     "--max-pixels",
     type=click.IntRange(1),
-    default=100_000_000,
+    default=250_000_000,
     show_default=True,
     help="Skip images with more pixels than this.",
+)
+claimed_pixels_option = click.option(
+    "--max-pixels",
+    type=click.IntRange(1),
+    default=250_000_000,
+    show_default=True,
+    help="Refuse an archive with a larger image, or that takes as much memory as one.",
 )
 on_error_option = click.option(
     "--on-error",

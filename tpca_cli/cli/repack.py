@@ -26,6 +26,7 @@ Examples:
 @click.option(
     "--basis", type=click.Path(path_type=Path), help="The basis file of an archive made with --link-basis."
 )
+@options.claimed_pixels_option
 @options.workers_option
 @options.lock_wait_option
 @options.force_option
@@ -36,6 +37,7 @@ def command(
     output: Path,
     salvage: bool,
     basis: Path | None,
+    max_pixels: int,
     workers: int,
     lock_wait: float,
     force: bool,
@@ -53,7 +55,7 @@ def command(
         output = Path(os.path.realpath(output))
     linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
-        with Archive(archive, basis=linked, ready=False) as opened:
+        with Archive(archive, basis=linked, ready=False, max_pixels=max_pixels) as opened:
             before = os.stat(archive).st_size
             itself = output.exists() and os.path.samefile(archive, output)
             result = repack(
@@ -65,7 +67,7 @@ def command(
                 force=force,
                 expect=opened.identity if itself else None,
             )
-        with Archive(output, ready=False) as written:
+        with Archive(output, ready=False, max_pixels=max_pixels) as written:
             facts = written.info()
     for name in result.lost:
         console.warn(f"lost {printable(name)}: in a damaged block")

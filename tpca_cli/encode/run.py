@@ -15,6 +15,7 @@ from typing import Any
 
 from tpca_cli import store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
+from tpca_cli.archive.packing import check_components
 from tpca_cli.archive.reader import pooled_error, pooled_psnr
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import Checkpoint, plan_digest, removed_unless_interrupted
@@ -92,6 +93,8 @@ def draft_groups(
         )
         skipped += lost
         if draft is not None:
+            asked = request.target.components or draft.basis.components
+            check_components(draft.framing, min(asked, draft.basis.components))
             drafts.append(draft)
     return drafts, skipped
 
