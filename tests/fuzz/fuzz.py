@@ -31,7 +31,8 @@ def main() -> None:
         f"-max_total_time={seconds}",
         f"-max_len={LONGEST[target]}",
         "-timeout=10",
-        "-rss_limit_mb=1024",
+        "-malloc_limit_mb=512",
+        "-rss_limit_mb=4096",  # the fuzzer itself loses a kilobyte with every changed list
         "-print_final_stats=1",
         f"-artifact_prefix={ROOT / '.fuzz' / target}-",
     ]

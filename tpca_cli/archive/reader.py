@@ -79,8 +79,11 @@ class Archive:
             self._load()
             if self._ready:
                 self._prepare()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            where = printable(self.path)
+            if isinstance(error, FileRefused) and where not in str(error):
+                raise FileRefused(f"{where}: {error}") from None
             raise
 
     def _load(self) -> None:
