@@ -7,8 +7,9 @@ DATA   ?= sample_data
 SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
+SECONDS ?= 60
 
-.PHONY: help setup demo test check format faults compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data kernel kernel-check priors clean
+.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data kernel kernel-check priors clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +52,13 @@ format: $(VENV)/ready ## format the code
 faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strace)
 	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
 	@$(BIN)/python -m pytest -o addopts= -q --import-mode=importlib tests/faults
+
+$(VENV)/ready-fuzz: $(VENV)/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,fuzz]'
+	@touch $@
+
+fuzz: $(VENV)/ready-fuzz ## fuzz index, blocks and images, guided by coverage: SECONDS=60 for each
+	@for target in index block image; do $(BIN)/python tests/fuzz/fuzz.py $$target $(SECONDS) || exit 1; done
 
 compat: $(VENV)/ready ## decode the golden archives with the oldest and the newest wasmtime that are allowed
 	@$(BIN)/python tests/golden/compat.py
@@ -100,4 +108,4 @@ priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, f
 	@$(BIN)/python tools/fit_priors.py $(DATA) -o priors.json
 
 clean: ## remove what the targets made
-	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz build dist *.egg-info

@@ -98,7 +98,7 @@ def gather(pictures: Sequence[Pixels], tile: int) -> Material:
     basis = FixedBasis.from_modes(modes.modes, modes.indices, dtype=np.dtype(np.uint8))
     coder = Coder.train(list(pictures), framing, basis, USUAL_STEP, effort=0)
     order, found = coder.model.scan.order, []
-    for batch in batches(pictures):
+    for batch in batches(framing, pictures):
         planes = planes_of(framing, batch, coder.lapped)
         grid = grid_of(tuple(framing.grid(p.shape[0], p.shape[1]) for p in batch))
         found.append((grid, basis.analyze(planes, SCALE_BITS if coder.lapped else 0)[order]))

@@ -18,6 +18,8 @@ from tpca_cli.errors import ImageRefused
 Pixels: TypeAlias = NDArray[Any]
 
 WHOLE, TILE = "whole", "tile"
+CANVAS_PIXELS = 2**21
+"""No canvas of several images has more: a long and a high image would take memory by their product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,23 @@ class Framing:
     def from_dict(cls, data: Mapping[str, Any]) -> Framing:
         """The framing from the plain values of a file."""
         return cls(str(data["kind"]), int(data["height"]), int(data["width"]), int(data["channels"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """Where the frames of images lie that are coded together: grid below grid, as wide as the widest."""
+
+    rows: int = 0
+    columns: int = 0
+
+    def beside(self, rows: int, columns: int) -> Canvas:
+        """The canvas with one more grid on it."""
+        return Canvas(self.rows + rows + 1, max(self.columns, columns))
+
+    @property
+    def places(self) -> int:
+        """Frames that it has room for, with the empty ones around each grid."""
+        return (self.rows + 2) * (self.columns + 1) + 1
 
 
 def mirror(have: int, want: int) -> NDArray[np.intp]:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, pack
-from tpca_cli.framing import Framing
+from tpca_cli.codec.grid import Grid
+from tpca_cli.framing import CANVAS_PIXELS, Canvas, Framing
 
 SHAPE = st.tuples(st.integers(1, 1500), st.integers(1, 1500))
 
@@ -33,3 +34,30 @@ def test_jobs_cover_images_and_rows_once(shapes, tile) -> None:
 
 def test_whole_frames_are_never_cut() -> None:
     assert [job.bands for job in pack([(2000, 2000)], Framing("whole", 2000, 2000, 1))] == [()]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4000), st.integers(1, 4000)), max_size=30), st.sampled_from([2, 8, 32])
+)
+def test_no_canvas_of_several_images_is_large(shapes, tile) -> None:
+    framing = Framing("tile", tile, tile, 3)
+    for job in pack(shapes, framing):
+        if job.count > 1:
+            grids = [framing.grid(*shape) for shape in shapes[job.first : job.first + job.count]]
+            assert Grid(grids).size * tile**2 <= CANVAS_PIXELS
+
+
+def test_a_long_and_a_high_image_are_apart() -> None:
+    ordinary = [(96, 128), (128, 96)] * 10
+    framing = Framing("tile", 8, 8, 3)
+    jobs = pack([*ordinary[:10], (1, 8000), (8000, 1), *ordinary[10:]], framing)
+    assert not any({10, 11} <= set(range(job.first, job.first + job.count)) for job in jobs)
+    assert [job.count for job in pack(ordinary, framing)] == [10, 10]
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=20))
+def test_a_canvas_is_as_large_as_the_grid_of_the_codec(grids) -> None:
+    canvas = Canvas()
+    for grid in grids:
+        canvas = canvas.beside(*grid)
+    assert canvas.places == Grid(grids).size

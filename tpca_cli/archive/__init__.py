@@ -2,6 +2,7 @@
 
 format    the table of what is where
 index     names, sizes and errors of the images, and the blocks that hold them
+limits    how much an archive may ask for when it is opened
 packing   which images share a block
 reader    `Archive`, a lazy sequence of images
 writer    groups, index and payload into a file

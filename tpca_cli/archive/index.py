@@ -27,6 +27,7 @@ from tpca_cli.archive.format import (
     dtype_of,
     peak_of,
 )
+from tpca_cli.archive.limits import MAX_SIDE
 from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
 from tpca_cli.store.columns import (
@@ -331,6 +332,8 @@ class Index:
         if len(self) and (images["height"].min() < 1 or images["width"].min() < 1):
             raise FileRefused("an image has no pixels")
         self._check_metadata()
+        if len(self) and max(images["height"].max(), images["width"].max()) > MAX_SIDE:
+            raise FileRefused(f"an image has a side of more than {MAX_SIDE} pixels")
         self._check_blocks(groups)
         check_names(self.names[image] for image in self.alive())
 
@@ -375,7 +378,7 @@ class Index:
             banded, -(-rows // frames[group, 0]) * across[first], total[first + count] - total[first]
         )
         spare = claimed - np.maximum.reduceat(across, first)
-        if (spare * frames[group].prod(axis=1)).max() > MAX_BLOCK_PIXELS:
+        if (spare * frames[group].prod(axis=1).astype(np.float64)).max() > MAX_BLOCK_PIXELS:
             raise FileRefused("a block claims too many pixels")
 
     def _check_modes(self, group_of: Ints, groups: Sequence[Mapping[str, Any]]) -> None:

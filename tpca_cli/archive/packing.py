@@ -1,8 +1,9 @@
 """How images are packed into blocks: the unit of coding, of random access and of damage.
 
 A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become, or one
-larger image; beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. The packing
-depends only on the sizes and the framing, never on workers or memory.
+larger image; beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. Images of one
+block lie on one canvas, as wide as the widest: one that would make it larger than 2^21 pixels begins another
+block. The packing depends only on the sizes and the framing, never on workers or memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tpca_cli.framing import Framing
+from tpca_cli.archive.limits import CANVAS_NUMBERS, COMPONENTS
+from tpca_cli.errors import UsageError
+from tpca_cli.framing import CANVAS_PIXELS, Canvas, Framing
 
 BLOCK_PIXELS = 2**17
 BAND_PIXELS = 2**19
@@ -30,21 +33,50 @@ class Job:
 def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
     """Cover the images, in order, with jobs."""
     jobs: list[Job] = []
-    first, pixels = 0, 0
+    first, pixels, canvas = 0, 0, Canvas()
+    frame = framing.height * framing.width
     for position, (h, w) in enumerate(shapes):
         area = _area(h, w, framing)
-        if position > first and pixels + area > BLOCK_PIXELS:
+        grid = framing.grid(h, w)
+        crowded = pixels + area > BLOCK_PIXELS or canvas.beside(*grid).places * frame > CANVAS_PIXELS
+        if position > first and crowded:
             jobs.append(Job(first, position - first))
-            first, pixels = position, 0
+            first, pixels, canvas = position, 0, Canvas()
         bands = _bands(h, w, framing)
         if len(bands) > 1:
             jobs.append(Job(position, 1, bands))
-            first, pixels = position + 1, 0
+            first, pixels, canvas = position + 1, 0, Canvas()
         else:
             pixels += area
+            canvas = canvas.beside(*grid)
     if first < len(shapes):
         jobs.append(Job(first, len(shapes) - first))
     return jobs
+
+
+def check_work(
+    jobs: Sequence[Job], shapes: Sequence[tuple[int, int]], framing: Framing, components: int
+) -> None:
+    """Refuse jobs whose archive no reader would open with its usual bounds."""
+    check_components(framing, components)
+    for job in jobs:
+        if job.count == 1:  # the canvas of several is bounded already
+            h, w = shapes[job.first]
+            canvas = Canvas().beside(*framing.grid(max((rows for _, rows in job.bands), default=h), w))
+            if canvas.places * components > CANVAS_NUMBERS:
+                raise UsageError(
+                    f"an image of {h}x{w} pixels is too wide for frames of {framing.height}x{framing.width}: "
+                    "use a smaller --tile"
+                )
+
+
+def check_components(framing: Framing, components: int) -> None:
+    """Refuse a basis that no reader would take with its usual bounds."""
+    if components > COMPONENTS:
+        raise UsageError(
+            f"frames of {framing.height}x{framing.width} pixels have {components} components, more than "
+            f"{COMPONENTS}: use a smaller --tile or --size, or --components"
+        )
 
 
 def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from tpca_cli import store
 from tpca_cli.archive.format import FEATURES, PEAK, SCHEMAS, digest_bytes
 from tpca_cli.archive.index import Index, one_line
+from tpca_cli.archive.limits import COMPONENTS, MAX_GROUPS, MAX_PIXELS, Limits, check_description
 from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
@@ -34,7 +35,6 @@ from tpca_cli.tensor_pca.fixed_basis import integer_basis
 if TYPE_CHECKING:
     from tpca_cli.codec.coder import Coder
 
-MAX_GROUPS = 4096
 KINDS = ("tile", "whole")
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
@@ -52,11 +52,13 @@ class Archive:
         skim: bool = False,
         ready: bool = True,
         cut: bool = False,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         """With `mode` (L, LA, RGB or RGBA), every image is converted to it; without, each keeps its own.
 
         With `ready`, what the first image needs is prepared now: it then takes no longer than others.
         With `cut`, the file may end early: blocks that are not in it any more count as damaged.
+        An archive with an image of more than `max_pixels`, or that takes memory as if, is refused.
         """
         if mode not in (None, "L", "LA", "RGB", "RGBA"):
             raise UsageError(f"mode {mode!r} is not one of L, LA, RGB and RGBA")
@@ -67,6 +69,7 @@ class Archive:
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._ready = ready and not skim
         self._cut = cut
+        self._limits = Limits(max_pixels)
         self._open()
 
     def _open(self) -> None:
@@ -75,11 +78,15 @@ class Archive:
         self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim, cut=self._cut)
         self._file = self._context.__enter__()
         try:
+            self._check_description()
             self._load()
             if self._ready:
                 self._prepare()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            where = printable(self.path)
+            if isinstance(error, FileRefused) and where not in str(error):
+                raise FileRefused(f"{where}: {error}") from None
             raise
 
     def _load(self) -> None:
@@ -101,6 +108,8 @@ class Archive:
             raise FileRefused(f"{where}: the index is not readable: {error}") from None
         index.check(file.shape("payload")[0], groups)
         self.index = index.with_peaks(groups)
+        if not self._skim:
+            self._limits.check(self.index, groups, self._stored())
         self.groups: list[Group] = []
         bases: dict[str, npt.NDArray[np.uint8]] = {}  # groups that share a basis hold it once
         for number, meta in enumerate(groups):
@@ -113,6 +122,21 @@ class Archive:
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive()
         self.names_bytes = [self.index.names[image] for image in self.alive]
+
+    def _check_description(self) -> None:
+        """What can be said before the index or a basis is read."""
+        file = self._file
+        check_description(file.meta)
+        parts = [name for name in file.names() if name.startswith("groups/")]
+        self._limits.check_sums(
+            file.shape("images")[1] + file.shape("blocks")[1],
+            self._stored(),
+            sum(file.shape(name)[0] for name in parts),
+            sum(file.stored_bytes(name) for name in parts),
+        )
+
+    def _stored(self) -> int:
+        return sum(self._file.stored_bytes(name) for name in self._file.names())
 
     def _prepare(self) -> None:
         import tpca_cli.images  # noqa: F401
@@ -226,14 +250,24 @@ class Archive:
         """The decoder of a group, made on first use."""
         from tpca_cli.codec.coder import Coder  # late: a page about an archive needs none
 
-        if group not in self._coders:
+        found = self._coders.get(group)
+        if found is None:
             item = self.groups[group]
             basis = item.basis
             if basis is None:
                 basis = self._linked_basis(item.meta["basis_digest"])
             arrays = {**split_arrays(basis), **split_arrays(item.tables)}
-            self._coders[group] = Coder.from_arrays(item.meta["coder"], arrays)
-        return self._coders[group]
+            found = Coder.from_arrays(item.meta["coder"], arrays)
+            self._keep_coder(group, found)
+        return found
+
+    def _keep_coder(self, group: int, coder: Coder) -> None:
+        """For the next block; older ones go while all together have more components than one may have."""
+        with self._lock:
+            self._coders[group] = coder
+            total = sum(each.components for each in self._coders.values())
+            while total > COMPONENTS and len(self._coders) > 1:
+                total -= self._coders.pop(next(iter(self._coders))).components
 
     def _linked_basis(self, wanted: str) -> npt.NDArray[np.uint8]:
         if self._basis is None:
@@ -300,6 +334,7 @@ class Archive:
             "_skim": self._skim,
             "_ready": self._ready,
             "_cut": self._cut,
+            "_limits": self._limits,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ class FormatChoice(click.Choice[str]):
 @click.option(
     "--resume", is_flag=True, help="Go on where a run was stopped: files that are right already are kept."
 )
+@options.claimed_pixels_option
 @options.workers_option
 @options.common_options
 def command(
@@ -71,6 +72,7 @@ def command(
     salvage: bool,
     force: bool,
     resume: bool,
+    max_pixels: int,
     workers: int,
 ) -> int:
     """Restore the images of ARCHIVE: folders, names, modes, times, EXIF and ICC profiles.
@@ -82,7 +84,7 @@ def command(
     from tpca_cli.decode.run import DecodeRequest, decode
 
     linked = linked_basis(basis) if basis else None
-    with Archive(archive, basis=linked, ready=False, cut=salvage) as opened:
+    with Archive(archive, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels) as opened:
         request = DecodeRequest(archive, output, select, components, format, force, salvage, workers, resume)
         result = decode(request, opened, console.progress)
     for name, reason in result.lost:

@@ -195,12 +195,14 @@ def _locked(
 
 def _encode(console: Console, request: EncodeRequest) -> int:
     """A new archive, and what it holds."""
+    from tpca_cli.archive.limits import usual_or_more
     from tpca_cli.archive.reader import Archive
     from tpca_cli.encode.run import encode
 
     result = encode(request, console.say, console.progress)
     console.skipped(result.skipped)
-    with Archive(request.output, ready=False) as archive:
+    limit = usual_or_more(request.reading.max_pixels)
+    with Archive(request.output, ready=False, max_pixels=limit) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
     _tell_quality(console, result.low_quality, result.missed)
@@ -220,6 +222,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
 
 def _append(console: Console, wanted: AppendRequest) -> int:
     """More images in an archive that exists, and what it holds then."""
+    from tpca_cli.archive.limits import usual_or_more
     from tpca_cli.archive.reader import Archive
     from tpca_cli.encode.append import append
 
@@ -232,7 +235,8 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     new = result.extended
     warning = new.warning if new else ""
     _tell_quality(console, result.low_quality, warning)
-    with Archive(output, ready=False) as archive:
+    limit = usual_or_more(wanted.encode.reading.max_pixels)
+    with Archive(output, ready=False, max_pixels=limit) as archive:
         facts = archive.info()
     _tell_partial(console, facts)
     counts = {

@@ -291,6 +291,13 @@ max_pixels_option = click.option(
     show_default=True,
     help="Skip images with more pixels than this; encoding one takes about 32 bytes of memory per pixel.",
 )
+claimed_pixels_option = click.option(
+    "--max-pixels",
+    type=Count(1),
+    default=250_000_000,
+    show_default=True,
+    help="Refuse an archive with a larger image, or that takes as much memory as one.",
+)
 on_error_option = click.option(
     "--on-error",
     type=click.Choice(["skip", "fail"]),

@@ -24,6 +24,7 @@ Examples:
 @options.output_option
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
 @click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.claimed_pixels_option
 @options.workers_option
 @options.lock_wait_option
 @options.force_option
@@ -34,6 +35,7 @@ def command(
     output: Path,
     salvage: bool,
     basis: Path | None,
+    max_pixels: int,
     workers: int,
     lock_wait: float,
     force: bool,
@@ -51,7 +53,7 @@ def command(
         output = Path(os.path.realpath(output))
     linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
-        with Archive(archive, basis=linked, ready=False, cut=salvage) as opened:
+        with Archive(archive, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels) as opened:
             before = os.stat(archive).st_size
             itself = output.exists() and os.path.samefile(archive, output)
             if itself and opened.cut_off:
@@ -65,7 +67,7 @@ def command(
                 force=force,
                 expect=opened.identity if itself else None,
             )
-        with Archive(output, ready=False) as written:
+        with Archive(output, ready=False, max_pixels=max_pixels) as written:
             facts = written.info()
     for name in result.lost:
         console.warn(f"lost {printable(name)}: damaged or cut off")

@@ -61,6 +61,7 @@ SHOWN = 20
     "--decode", is_flag=True, help="Decode every image as well; with --against, measure its error again."
 )
 @click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.claimed_pixels_option
 @options.workers_option
 @options.common_options
 def command(
@@ -72,6 +73,7 @@ def command(
     allow_partial: bool,
     decode: bool,
     basis: Path | None,
+    max_pixels: int,
     workers: int,
 ) -> int:
     """Check every digest and the structure of FILE: an archive, a basis or a tensor file.
@@ -87,7 +89,7 @@ def command(
     from tpca_cli.sources.scan import NOTHING_IGNORED
 
     bar = Requirements(min_psnr, allow_partial, decode)
-    checked, compared = _check(console, file, sources, bar, basis, workers)
+    checked, compared = _check(console, file, sources, bar, basis, max_pixels, workers)
     compared = compared or SourceComparison(0, (), (), NOTHING_IGNORED, ())
     for item in checked.damage:
         names = ", ".join(printable(name) for name in item.images) or "no image in use"
@@ -120,18 +122,20 @@ def _check(
     sources: tuple[str, ...],
     bar: Requirements,
     basis: Path | None,
+    max_pixels: int,
     workers: int,
 ) -> tuple[Checked, SourceComparison | None]:
     """Hold the file to its digests, and its images to the sources if there are any."""
     from tpca_cli.decode.verify import verify, verify_archive
 
     if not sources and not bar.decode:
-        return verify(file, console.progress, workers=workers), None
+        return verify(file, console.progress, workers=workers, max_pixels=max_pixels), None
 
     from tpca_cli.archive.reader import Archive, linked_basis
     from tpca_cli.decode.compare import compare_sources
 
-    with Archive(file, basis=linked_basis(basis) if basis else None, ready=False) as archive:
+    linked = linked_basis(basis) if basis else None
+    with Archive(file, basis=linked, ready=False, max_pixels=max_pixels) as archive:
         checked = verify_archive(archive, console.progress, workers=workers, decode=bar.decode)
         if not sources:
             return checked, None

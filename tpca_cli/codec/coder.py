@@ -113,14 +113,17 @@ class Coder:
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
                     np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains)  # fmt: skip
         measured = measure_scales(
-            [(coder._grid(_shapes(pictures)), coder._analyze(pictures)) for pictures in batches(sample)],
+            [
+                (coder._grid(_shapes(pictures)), coder._analyze(pictures))
+                for pictures in batches(framing, sample)
+            ],
             [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest],
         )
         return replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
 
     def _price(self, sample: Sequence[Pixels]) -> float:
         """Bits of part of a sample plus its error at the exchange rate of the quantiser."""
-        some = batches(sample)
+        some = batches(self.framing, sample)
         found = [self.encode(pictures) for pictures in some[:: -(-len(some) // 2)]]
         return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
 
@@ -130,7 +133,7 @@ class Coder:
             return self
         decoded: list[restore.Singles] = []
         originals: list[restore.Singles] = []
-        for pictures in batches(sample):
+        for pictures in batches(self.framing, sample):
             shapes = _shapes(pictures)
             _, values = self._code(pictures)
             for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):

@@ -42,7 +42,7 @@ class ContextModel:
     centers: Ints  # (channels,) the lowest component where nothing is near
     weights: Ints  # of each look
     bases: Ints  # (M, 2) what the prior adds
-    maps: Ints  # (M, CODES) class by code of the expected magnitude
+    maps: NDArray[np.uint8]  # (M, CODES) class by code of the expected magnitude
     flag_weights: Ints  # (steps, 2, FLAG_FEATURES)
     priors: Priors
 
@@ -60,15 +60,17 @@ def expected_magnitude(scales: Ints, steps: Floats, priors: Priors) -> Floats:
     return found
 
 
-def _class_maps(expected: Floats, priors: Priors) -> Ints:
+def _class_maps(expected: Floats, priors: Priors) -> NDArray[np.uint8]:
     """For each component (M, CODES): the class of an expected magnitude with this code.
 
     What was decoded nearby is only evidence: it is corrected by how far it lies from the prior magnitude.
     """
     codes = np.arange(CODES)[None, :]
-    away = np.clip(log_code(expected)[:, None] - codes, -48, 48)
+    own, component = np.unique(log_code(expected), return_inverse=True)  # few differ
+    away = np.clip(own[:, None] - codes, -48, 48)
     adjusted = codes * 8 + priors.adjust.astype(np.int64)[away + 48]  # 1/64 octave
-    return np.asarray(np.clip((adjusted >> 4) - 4, 0, CLASSES - 1), np.int64)
+    maps: NDArray[np.uint8] = np.clip((adjusted >> 4) - 4, 0, CLASSES - 1).astype(np.uint8)
+    return maps[component.ravel()]
 
 
 def build_contexts(

@@ -283,10 +283,10 @@ def _of_scan(scan: ScanOrder) -> dict[str, Array]:
 def _pairs(scan: ScanOrder) -> tuple[Ints, Ints]:
     """Looks two by two, as the kernel multiplies: (row and phase, pair) of each, and where each look went."""
     looks = scan.looks
-    pairs, which = np.unique(
-        np.stack([2 * looks.rows + looks.phases, looks.chosen // 2]), axis=1, return_inverse=True
-    )
-    return pairs, 2 * which.ravel() + looks.chosen % 2
+    lookers, pair = (2 * looks.rows + looks.phases).astype(np.int64), looks.chosen // 2
+    most = int(pair.max(initial=0)) + 1
+    pairs, which = np.unique(lookers * most + pair, return_inverse=True)
+    return np.stack(np.divmod(pairs, most)), 2 * which.ravel() + looks.chosen % 2
 
 
 def _near(scan: ScanOrder) -> Array:

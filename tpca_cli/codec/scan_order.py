@@ -12,7 +12,6 @@ one slice: the first channel by diagonal, then the others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,76 +111,97 @@ def _groups(deepest: int) -> list[tuple[int, int]]:
 @functools.lru_cache(maxsize=8)
 def scan_order_of(places: tuple[Place, ...]) -> ScanOrder:
     """The scan order for components at (i, j, channel), in the order of the basis."""
-    channels = 1 + max(c for _, _, c in places)
-    groups = _groups(max(i + j for i, j, _ in places))
-    group_of = {d: k for k, (first, last) in enumerate(groups) for d in range(first, last + 1)}
-    group_of[0] = -1
-    order = sorted(
-        range(len(places)),
-        key=lambda m: (
-            min(places[m][2], 1),
-            group_of[places[m][0] + places[m][1]],
-            sum(places[m]),
-            places[m],
-        ),
-    )
-    rows = {places[m]: row for row, m in enumerate(order)}
-    by_row = [places[m] for m in order]
-    members: dict[tuple[int, int], list[int]] = {}
-    for row, (i, j, c) in enumerate(by_row):
-        members.setdefault((min(c, 1), group_of[i + j]), []).append(row)
+    i, j, c = np.array(places, np.int64).T
+    channels = 1 + int(c.max())
+    groups = _groups(int((i + j).max()))
+    starts = np.array([first for first, _ in groups], np.int64)
+    group = np.searchsorted(starts, i + j, side="right") - 1  # of each component, -1 for the lowest
+    color = np.minimum(c, 1)
+    order = np.lexsort((c, j, i, i + j + c, group, color))
+    i, j, c, group, color = (values[order] for values in (i, j, c, group, color))  # of each row
     # Color follows the first channel by one group, so that it sees a little further there.
-    sequence = sorted(((group + color, color, group) for color, group in members if group >= 0))
+    turn = np.where(group < 0, -1, 2 * (group + color) + color)
+    turns, first_row, counts = np.unique(turn, return_index=True, return_counts=True)
+    sights, bounds, looks = _looks(i, j, c, turn)
     steps: list[Step] = []
     zones: dict[tuple[int, int], tuple[int, int]] = {}
-    sights: list[tuple[int, int]] = []
-    looks: list[tuple[int, int, int, int, int]] = []
-    done = {row for (_, group), some in members.items() if group < 0 for row in some}
-    for _, color, group in sequence:
-        start, stop = members[color, group][0], members[color, group][-1] + 1
-        zone = zone_of(groups[group][0])
-        opens = (color, zone) not in zones
-        zones[color, zone] = (start if opens else zones[color, zone][0], stop)
-        ranges = []
-        for phase in (0, 1):
-            beside = done | set(range(start, stop)) if phase else done
-            seen = [
-                (row, *sight)
-                for row in range(start, stop)
-                for sight in _sights(by_row[row], rows, done, beside)
-            ]
-            known = {
-                sight: k for k, sight in enumerate(sorted({(kind, other) for _, kind, other, _ in seen}))
-            }
-            looks += [(row, phase, known[kind, other], other, slot) for row, kind, other, slot in seen]
-            ranges.append((len(sights), len(sights) + len(known)))
-            sights += known
-        steps.append(Step(start, stop, color, zone, opens, (ranges[0], ranges[1])))
-        done.update(range(start, stop))
+    for at, start, count in zip(turns.tolist(), first_row.tolist(), counts.tolist(), strict=True):
+        if at < 0:
+            continue
+        stop, own_color = start + count, int(color[start])
+        zone = zone_of(groups[int(group[start])][0])
+        opens = (own_color, zone) not in zones
+        zones[own_color, zone] = (start if opens else zones[own_color, zone][0], stop)
+        first, middle, last = (int(np.searchsorted(bounds, 2 * at + k)) for k in range(3))
+        steps.append(Step(start, stop, own_color, zone, opens, ((first, middle), (middle, last))))
+    by_row = list(zip(i.tolist(), j.tolist(), c.tolist(), strict=True))
+    lowest = {place[2]: row for row, place in enumerate(by_row) if place[:2] == (0, 0)}
     return ScanOrder(
-        np.array(order),
+        order,
         tuple(by_row),
-        tuple(rows.get((0, 0, c), -1) for c in range(channels)),
+        tuple(lowest.get(channel, -1) for channel in range(channels)),
         tuple(steps),
-        Looks(np.array(sights, np.int64).reshape(-1, 2), *np.array(sorted(looks), np.int64).reshape(-1, 5).T),
+        Looks(sights, *looks),
         dict(sorted(zones.items())),
-        sum(place[2] == 0 for place in places),
+        int((c == 0).sum()),
     )
 
 
-def _sights(
-    place: Place, rows: dict[Place, int], own: set[int], beside: set[int]
-) -> Iterator[tuple[int, int, int]]:
-    """What a component sees: (kind, row, slot).
+def _looks(i: Ints, j: Ints, c: Ints, turn: Ints) -> tuple[Ints, Ints, tuple[Ints, ...]]:
+    """All looks of rows at (i, j, c) that are coded in the order of `turn`.
 
-    Weights are kept for i <= j; a component with i > j is its mirror image, so it swaps both axes.
+    Returns the sights (s, 2), when each is used as 2 * turn + phase, and the other columns of `Looks`.
     """
-    i, j, c = place
-    mirrored = i > j
-    for kind in range(4 if c else 3):
-        used = 3 - kind if mirrored and kind in (1, 2) else kind
-        for slot, (di, dj) in enumerate(WINDOWS[kind]):
-            a, b = (dj, di) if mirrored else (di, dj)
-            row = rows.get((i + a, j + b, 0 if kind == 3 else c), -1)
-            if row in (own if kind in (0, 3) else beside):
-                yield kind, row, BASES[used] + slot
+    place = _Places(i, j, c)
+    parts: list[tuple[Ints, ...]] = []
+    windows = [(kind, slot, *away) for kind, window in enumerate(WINDOWS) for slot, away in enumerate(window)]
+    for kind, slot, down, right in windows:
+        # Weights are kept for i <= j; a component with i > j is its mirror image, so it swaps both axes.
+        mirrored = i > j
+        seen = place.rows(
+            i + np.where(mirrored, right, down),
+            j + np.where(mirrored, down, right),
+            0 * c if kind == 3 else c,
+        )
+        there = (seen >= 0) & (turn >= 0) & ((c > 0) | (kind != 3))
+        swapped = BASES[3 - kind if kind in (1, 2) else kind] + slot
+        slots = np.where(mirrored, swapped, BASES[kind] + slot)
+        for phase in (0, 1):
+            # of the own step only the other phase is known, and that only of the tiles beside
+            late = turn + 1 if phase and kind in (1, 2) else turn
+            rows = np.flatnonzero(there & (turn[seen] < late))
+            sight = ((2 * turn[rows] + phase) * 4 + kind) * len(i) + seen[rows]
+            parts.append(((2 * rows + phase).astype(np.int32), sight, slots[rows].astype(np.int8)))
+    lookers, sight, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
+    del parts
+    order = np.lexsort((slots, sight, lookers))
+    lookers, sight, slots = lookers[order], sight[order], slots[order]
+    del order
+    known, which = np.unique(sight, return_inverse=True)
+    when, (kinds, rows) = known // (4 * len(i)), np.divmod(known % (4 * len(i)), len(i))
+    starts = np.searchsorted(when, when)  # of the sights of one turn and phase
+    chosen, seen = (
+        (which.ravel() - starts[which.ravel()]).astype(np.int32),
+        rows.astype(np.int32)[which.ravel()],
+    )
+    return np.stack([kinds, rows], axis=1), when, (lookers >> 1, lookers & 1, chosen, seen, slots)
+
+
+class _Places:
+    """Finds the row of a component by its place."""
+
+    def __init__(self, i: Ints, j: Ints, c: Ints) -> None:
+        self._sides = int(i.max()) + 1, int(j.max()) + 1, int(c.max()) + 1
+        keys = self._keys(i, j, c)
+        self._order = np.argsort(keys)
+        self._keys_sorted = keys[self._order]
+
+    def _keys(self, i: Ints, j: Ints, c: Ints) -> Ints:
+        return (i * self._sides[1] + j) * self._sides[2] + c
+
+    def rows(self, i: Ints, j: Ints, c: Ints) -> Ints:
+        """The row of each place, -1 where there is none."""
+        inside = (i >= 0) & (j >= 0) & (i < self._sides[0]) & (j < self._sides[1])
+        keys = np.where(inside, self._keys(i, j, c), -1)
+        at = np.minimum(np.searchsorted(self._keys_sorted, keys), len(self._keys_sorted) - 1)
+        return np.where(self._keys_sorted[at] == keys, self._order[at], -1)

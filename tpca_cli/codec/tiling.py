@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.framing import Framing, mirror
+from tpca_cli.framing import CANVAS_PIXELS, Canvas, Framing, mirror
 from tpca_cli.tensor_pca.fixed_basis import SCALE
 
 Pixels = NDArray[Any]
@@ -123,17 +123,20 @@ def images_of(framing: Framing, planes: Floats, shapes: Sequence[Shape], lapped:
     return out
 
 
-def batches(sample: Sequence[Pixels], most: int = 1 << 17) -> list[list[Pixels]]:
-    """Pictures in blocks of at most `most` pixels (or one picture)."""
+def batches(framing: Framing, sample: Sequence[Pixels], most: int = 1 << 17) -> list[list[Pixels]]:
+    """Pictures in blocks of at most `most` pixels (or one picture), none on too large a canvas."""
     out: list[list[Pixels]] = []
-    room = 0
+    room, canvas = 0, Canvas()
+    frame = framing.height * framing.width
     for picture in sample:
-        pixels = picture.shape[0] * picture.shape[1]
-        if not out or pixels > room:
+        h, w, _ = picture.shape
+        grid = framing.grid(h, w)
+        if not out or h * w > room or canvas.beside(*grid).places * frame > CANVAS_PIXELS:
             out.append([])
-            room = most
+            room, canvas = most, Canvas()
         out[-1].append(picture)
-        room -= pixels
+        room -= h * w
+        canvas = canvas.beside(*grid)
     return out
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tpca_cli import store
 from tpca_cli.archive.format import FORMAT
+from tpca_cli.archive.limits import MAX_PIXELS
 from tpca_cli.archive.reader import Archive, spans
 from tpca_cli.errors import FileRefused, StorageError, printable
 from tpca_cli.interfaces import Progress
@@ -41,11 +42,13 @@ class Checked:
     damage: tuple[Damage, ...] = ()
 
 
-def verify(path: Path, progress: Progress | None = None, *, workers: int = 1) -> Checked:
+def verify(
+    path: Path, progress: Progress | None = None, *, workers: int = 1, max_pixels: int = MAX_PIXELS
+) -> Checked:
     """Check a tpca file of any kind; FileRefused when it cannot be opened as what it claims to be."""
     kind = format_of(path)
     if kind == FORMAT:
-        with Archive(path, ready=False) as archive:
+        with Archive(path, ready=False, max_pixels=max_pixels) as archive:
             return verify_archive(archive, progress, workers=workers)
     if kind == "tpca-tensor":
         return _tensor_file(path, progress)

@@ -21,6 +21,7 @@ import numpy as np
 from tpca_cli import store
 from tpca_cli.archive.format import PEAK
 from tpca_cli.archive.index import Index
+from tpca_cli.archive.limits import usual_or_more
 from tpca_cli.archive.reader import Archive, linked_basis, pooled_psnr, spans
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import (
@@ -70,7 +71,8 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
     asked = request.encode
     check_partial(asked.output)
     basis = None if asked.basis is None else linked_basis(asked.basis)
-    with Archive(asked.output, basis=basis, ready=False) as archive:
+    limit = usual_or_more(asked.reading.max_pixels)
+    with Archive(asked.output, basis=basis, ready=False, max_pixels=limit) as archive:
         target = Target.from_dict(archive.target)
         asked = replace(asked, reading=replace(asked.reading, digest_bytes=archive.digest_bytes))
         if request.target is not None and request.target != target:
@@ -104,7 +106,8 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
 
 def plan_append(request: AppendRequest) -> dict[str, Any]:
     """What an append would do, by the number of files; nothing is decoded or written."""
-    with Archive(request.encode.output, ready=False) as archive:
+    limit = usual_or_more(request.encode.reading.max_pixels)
+    with Archive(request.encode.output, ready=False, max_pixels=limit) as archive:
         found = scanned(request.encode)
         news = changes(archive, found.refs, request.encode.reading)
         return {

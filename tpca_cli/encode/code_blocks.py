@@ -15,7 +15,7 @@ import numpy as np
 from tpca_cli import images, store
 from tpca_cli.archive.format import RESIZED, VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
-from tpca_cli.archive.packing import Job, pack
+from tpca_cli.archive.packing import Job, check_work, pack
 from tpca_cli.checkpoint import Checkpoint, plan_digest
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.kernel_job import prepare
@@ -65,7 +65,9 @@ def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
     tasks = []
     for number, plan in enumerate(plans):
         shapes = [(member.height, member.width) for member in plan.members]
-        tasks += [Task(number, job) for job in pack(shapes, plan.coder.framing)]
+        jobs = pack(shapes, plan.coder.framing)
+        check_work(jobs, shapes, plan.coder.framing, plan.coder.components)
+        tasks += [Task(number, job) for job in jobs]
     return tasks
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from tpca_cli import store
 from tpca_cli.archive.format import CHANNELS
 from tpca_cli.archive.index import BlockRecord, Entry, Index
+from tpca_cli.archive.packing import check_components
 from tpca_cli.archive.reader import pooled_psnr
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
@@ -103,6 +104,8 @@ def draft_groups(
         )
         skipped += lost
         if draft is not None:
+            asked = request.target.components or draft.basis.components
+            check_components(draft.framing, min(asked, draft.basis.components))
             drafts.append(draft)
     return _ranged(drafts, request), skipped
 

@@ -222,7 +222,7 @@ class FitRequest:
     tile: int | None = None
     memory: int = 2 << 30
     workers: int = 1
-    max_pixels: int = 100_000_000
+    max_pixels: int = 250_000_000
     on_error: OnError = "skip"
     on_duplicate: str = "refuse"
     cache: Path | None = None
