@@ -47,7 +47,7 @@ def index(data: bytes) -> None:
         return
     try:
         try:
-            found = Index.from_arrays(arrays)
+            found = Index.from_arrays(arrays, 2)
         except (ValueError, TypeError):  # as the reader does
             return
         found.check(int(found.offsets[-1]), described["groups"])
