@@ -87,10 +87,11 @@ COLUMNS = {1: IMAGE_COLUMNS_V1, 2: IMAGE_COLUMNS}
 
 RESIZED, PARTIAL, STRIPPED = 1, 2, 4
 FLAGS = {
-    RESIZED: "it was resized",
-    PARTIAL: "more frames or metadata than can be kept",
-    STRIPPED: "its metadata was left out on request",
+    RESIZED: "its full size (it was resized)",
+    PARTIAL: "further frames or metadata",
+    STRIPPED: "its metadata (left out by --strip-metadata)",
 }
+"""What is missing, in words that follow `without`."""
 
 METADATA = {
     "xmp": "an XMP packet",

@@ -218,6 +218,11 @@ class Archive:
         return {kind: blob for kind, blob in known.items() if blob} | self.index.metadata_of(image)
 
     @property
+    def group_peaks(self) -> list[int]:
+        """The range of the samples of each group."""
+        return [int(group.meta.get("peak", PEAK[group.meta["dtype"]])) for group in self.groups]
+
+    @property
     def digest_bytes(self) -> int:
         """How many bytes the digests of the source files have."""
         return digest_bytes(self.version)

@@ -29,6 +29,7 @@ Examples:
 Targets (give one; --components combines with any): --psnr, --energy, --max-bytes, --ratio, --step.
 Without a target, the result has 36 dB: hard to tell from the original at normal size."""
 
+SHOWN_REASONS = 5
 TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
 
 
@@ -75,6 +76,11 @@ TARGETS = ("psnr", "energy", "max_bytes", "ratio", "step")
     help="With --append: what to do about files that differ from their archived version.",
 )
 @click.option("--refit", is_flag=True, help="With --append: learn a new basis for the new images.")
+@click.option(
+    "--strip-metadata",
+    is_flag=True,
+    help="Keep pixels, orientation and colors only: no EXIF, XMP, IPTC, texts or density.",
+)
 @options.tile_option
 @options.size_option
 @options.workers_option
@@ -112,7 +118,13 @@ def command(console: Console, sources: tuple[str, ...], output: Path, **given: A
         sources=sources,
         output=output,
         target=target,
-        reading=Reading(given["size"], given["max_pixels"], given["on_error"], given["workers"]),
+        reading=Reading(
+            given["size"],
+            given["max_pixels"],
+            given["on_error"],
+            given["workers"],
+            strip_metadata=given["strip_metadata"],
+        ),
         basis=given["basis"],
         link_basis=given["link_basis"],
         method=given["method"],
@@ -202,9 +214,11 @@ def _append(console: Console, request: EncodeRequest, given: dict[str, Any], tar
 def _tell_partial(console: Console, facts: dict[str, Any]) -> None:
     if facts["partial"]:
         console.say(
-            f"{facts['partial']} images are archived in part (resized, more frames, metadata that could not "
-            "be kept): `tpca verify --against` does not call their files safe to delete"
+            f"{facts['partial']} images are archived in part: `tpca verify --against` does not call their "
+            "files safe to delete. They are without:"
         )
+        for reason, count in list(facts["partial_reasons"].items())[:SHOWN_REASONS]:
+            console.say(f"  {count:6}  {reason}")
 
 
 def _summary(output: Path, facts: dict[str, Any]) -> str:

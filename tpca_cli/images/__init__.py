@@ -3,14 +3,15 @@
 `read` gives pixels as (h, w, c) uint8 or uint16 in one of five modes, with EXIF, ICC and a digest of the
 file; `encode_file` is its inverse. What cannot be kept without loss is refused with a reason, never reduced
 silently. Converted: bilevel to L, palette to RGB or RGBA, CMYK to RGB, a transparent color to an alpha
-channel. Of several frames the first is taken, with a warning. Orientation tags are kept, pixels are never
-rotated.
+channel. Of several frames the first is taken, with a warning; `content` says what else a file holds.
+Orientation tags are kept, pixels are never rotated.
 """
 
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
 from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import LOSSY_CODECS, OUTPUT_FORMATS, encode_file, lossy_copy
+from tpca_cli.images.metadata import orientation_only
 from tpca_cli.images.modes import CHANNELS, common_channels, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import DIGEST_BYTES, Stamp, file_digest, source_digest
@@ -32,6 +33,7 @@ __all__ = [
     "file_digest",
     "lossy_copy",
     "narrow",
+    "orientation_only",
     "prepare_resizing",
     "probe",
     "read",

@@ -114,4 +114,6 @@ def listing(images: Sequence[Mapping[str, Any]]) -> str:
         size = f"{image['height']}x{image['width']}"
         quality = "exact" if math.isinf(image["psnr"]) else f"{image['psnr']:.2f} dB"
         lines.append(f"{size:>11}  {image['mode']:<4}  {quality:>8}  {image['name']}")
+        if image.get("without"):
+            lines.append(f"{'':>11}  in part, without: {', '.join(image['without'])}")
     return "\n".join(lines)
