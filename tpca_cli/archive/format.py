@@ -39,6 +39,13 @@ the length of a refinement layer at the end of the block's bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.errors import FileRefused
 from tpca_cli.store import Field, Schema
 
 FORMAT = "tpca-archive"
@@ -141,3 +148,15 @@ def peak_of(mode: str) -> int:
 def digest_bytes(version: int) -> int:
     """How many bytes the digests of source files have."""
     return COLUMNS[version]["digest"]
+
+
+def frame_sizes(groups: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.int64]:
+    """Height and width of the frames of each group, (groups, 2)."""
+    try:
+        framings = [group["coder"]["framing"] for group in groups]
+        sizes = np.array([[int(framing[side]) for side in ("height", "width")] for framing in framings])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise FileRefused("a group without frames") from None
+    if sizes.min() < 1 or sizes.max() >= 2**16:
+        raise FileRefused(f"frames of {sizes.min()} to {sizes.max()} pixels")
+    return sizes.astype(np.int64)

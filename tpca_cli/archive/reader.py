@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from tpca_cli import store
 from tpca_cli.archive.format import FEATURES, PEAK, SCHEMAS, digest_bytes
-from tpca_cli.archive.index import Index, one_line
+from tpca_cli.archive.index import Index
+from tpca_cli.archive.lists import one_line
 from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.interfaces import Pixels

@@ -76,7 +76,5 @@ def _segment(marker: int, body: bytes, parts: Parts) -> None:
         parts.note("further pictures (MPF)")
     elif not (marker == 0xEE and body[:5] == b"Adobe" and len(body) == 12):  # the color transform
         found = _NAME.match(body)
-        known = (
-            f"an APP{marker - _APP0} segment" if 0xE0 <= marker <= 0xEF else "a segment of an unknown kind"
-        )
+        known = f"an APP{marker - _APP0} segment" if 0xE0 <= marker <= 0xEF else "an unknown segment"
         parts.note(known + (f" of {found[0].decode().strip()}" if found else ""))
