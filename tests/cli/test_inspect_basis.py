@@ -44,7 +44,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def files(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A basis of each shape, and an operator alone."""
     root = tmp_path_factory.mktemp("bases")
-    pictures = [images.read(str(path).encode()) for path in sorted(source.iterdir())]
+    pictures = [images.read(str(path).encode(), digest_bytes=8) for path in sorted(source.iterdir())]
     frames = np.concatenate([FRAMING.split(picture.pixels) for picture in pictures])
     digests = np.frombuffer(b"".join(sorted(p.digest for p in pictures)), np.uint8).reshape(-1, 8)
     modes, tensor = ModeOperators(FRAMING.frame_shape), TensorOperator(FRAMING.frame_shape)

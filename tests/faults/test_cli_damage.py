@@ -130,7 +130,8 @@ def test_28_an_archive_with_the_wrong_basis(place: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("format_version", 2),
+        ("format_version", 3),
+        ("format_version", 1),
         ("format_version", None),
         ("format_version", "1"),
         ("format", "tpca-other"),

@@ -40,6 +40,13 @@ the length of a refinement layer at the end of the block's bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.errors import FileRefused
 from tpca_cli.store import Field, Schema
 
 FORMAT = "tpca-archive"
@@ -88,10 +95,11 @@ COLUMNS = {1: IMAGE_COLUMNS_V1, 2: IMAGE_COLUMNS}
 
 RESIZED, PARTIAL, STRIPPED = 1, 2, 4
 FLAGS = {
-    RESIZED: "it was resized",
-    PARTIAL: "more frames or metadata than can be kept",
-    STRIPPED: "its metadata was left out on request",
+    RESIZED: "its full size (it was resized)",
+    PARTIAL: "further frames or metadata",
+    STRIPPED: "its metadata (left out by --strip-metadata)",
 }
+"""What is missing, in words that follow `without`."""
 
 METADATA = {
     "xmp": "an XMP packet",
@@ -141,3 +149,15 @@ def peak_of(mode: str) -> int:
 def digest_bytes(version: int) -> int:
     """How many bytes the digests of source files have."""
     return COLUMNS[version]["digest"]
+
+
+def frame_sizes(groups: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.int64]:
+    """Height and width of the frames of each group, (groups, 2)."""
+    try:
+        framings = [group["coder"]["framing"] for group in groups]
+        sizes = np.array([[int(framing[side]) for side in ("height", "width")] for framing in framings])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise FileRefused("a group without frames") from None
+    if sizes.min() < 1 or sizes.max() >= 2**16:
+        raise FileRefused(f"frames of {sizes.min()} to {sizes.max()} pixels")
+    return sizes.astype(np.int64)

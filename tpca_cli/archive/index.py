@@ -25,9 +25,18 @@ from tpca_cli.archive.format import (
     VERSION,
     digest_bytes,
     dtype_of,
+    frame_sizes,
     peak_of,
 )
 from tpca_cli.archive.limits import MAX_SIDE
+from tpca_cli.archive.lists import (
+    MAX_REASONS,
+    MAX_TEXT,
+    json_list,
+    metadata_kinds,
+    reason_texts,
+    skipped_pair,
+)
 from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
 from tpca_cli.store.columns import (
@@ -40,7 +49,6 @@ from tpca_cli.store.columns import (
 )
 
 Ints = npt.NDArray[np.int64]
-MAX_REASONS, MAX_TEXT = 64, 1000  # texts that one image may have, and characters of one
 MAX_BLOCK_PIXELS = 2**19  # besides one row of frames, which may be long; a bound for files that lie
 
 
@@ -202,7 +210,7 @@ class Index:
             images.setdefault(name, np.zeros(len(images["mode"]), np.int64))
         if len(images["mode"]) and images["mode"].max() >= len(MODES):
             raise FileRefused("an image has an unknown mode or error")
-        images["peak"] = _full_peaks(images["mode"])
+        images["peak"] = np.array([peak_of(mode) for mode in MODES], np.int64)[images["mode"]]
         blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
         names = split_bytes(arrays["names"], len(images["mode"]))
         extras = split_blobs(arrays["extras"]) if "extras" in arrays else []
@@ -211,9 +219,9 @@ class Index:
             images,
             blocks,
             tuple(extras),
-            tuple(_pair(item) for item in _json_list(arrays, "skipped")),
-            tuple(_kinds(item) for item in _json_list(arrays, "metadata")),
-            tuple(_texts(item) for item in _json_list(arrays, "reasons")),
+            tuple(skipped_pair(item) for item in json_list(arrays, "skipped")),
+            tuple(metadata_kinds(item) for item in json_list(arrays, "metadata")),
+            tuple(reason_texts(item) for item in json_list(arrays, "reasons")),
             version,
         )
 
@@ -371,7 +379,7 @@ class Index:
         group_of = np.repeat(group[complete], count[complete])
         self._check_modes(group_of, groups)
         # decoding takes memory by the frames of a block: no more of them than are ever packed together
-        frames = _frame_sizes(groups)
+        frames = frame_sizes(groups)
         across = -(-width // frames[group_of, 1])
         total = np.concatenate([[0], np.cumsum(-(-height // frames[group_of, 0]) * across)])
         claimed = np.where(
@@ -397,30 +405,12 @@ class Index:
             raise FileRefused("an image is in a group of another kind")
 
 
-def _frame_sizes(groups: Sequence[Mapping[str, Any]]) -> Ints:
-    """Height and width of the frames of each group, (groups, 2)."""
-    try:
-        framings = [group["coder"]["framing"] for group in groups]
-        sizes = np.array([[int(framing[side]) for side in ("height", "width")] for framing in framings])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise FileRefused("a group without frames") from None
-    if sizes.min() < 1 or sizes.max() >= 2**16:
-        raise FileRefused(f"frames of {sizes.min()} to {sizes.max()} pixels")
-    return sizes.astype(np.int64)
-
-
 def _column(values: Iterable[int]) -> Ints:
     return np.fromiter(values, np.int64)
 
 
 def _digests(values: Sequence[bytes], width: int) -> npt.NDArray[np.uint8]:
     return np.array(np.frombuffer(b"".join(values), np.uint8).reshape(-1, width))
-
-
-def _full_peaks(modes: Ints) -> Ints:
-    """The largest possible value of a sample of each image."""
-    peaks: Ints = np.array([peak_of(mode) for mode in MODES], np.int64)[modes]
-    return peaks
 
 
 class _Pool:
@@ -461,38 +451,3 @@ class _Pool:
             metadata=tuple(dict(kinds) for kinds in self.metadata),
             reasons=tuple(self.reasons),
         )
-
-
-def _json_list(arrays: Mapping[str, Any], name: str) -> list[Any]:
-    if name not in arrays:
-        return []
-    try:
-        found = json.loads(arrays[name].tobytes())
-    except (ValueError, RecursionError):
-        raise FileRefused(f"the list '{name}' is not JSON") from None
-    if not isinstance(found, list):
-        raise FileRefused(f"'{name}' is not a list")
-    return found
-
-
-def _pair(item: Any) -> tuple[str, str]:
-    if not (isinstance(item, list) and len(item) == 2 and all(isinstance(text, str) for text in item)):
-        raise FileRefused("the list of skipped files is malformed")
-    return one_line(item[0]), one_line(item[1])
-
-
-def _kinds(item: Any) -> dict[str, int]:
-    if not isinstance(item, dict) or any(type(at) is not int for at in item.values()):
-        raise FileRefused("the list of metadata is malformed")
-    return {one_line(kind): at for kind, at in item.items()}
-
-
-def _texts(item: Any) -> tuple[str, ...]:
-    if not isinstance(item, list) or len(item) > MAX_REASONS or any(not isinstance(t, str) for t in item):
-        raise FileRefused("the list of reasons is malformed")
-    return tuple(one_line(text[:MAX_TEXT]) for text in item)
-
-
-def one_line(text: str) -> str:
-    """Text from a file as a terminal may have it: whatever does not print is escaped."""
-    return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)

@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from tpca_cli import store
 from tpca_cli.archive.format import FEATURES, PEAK, SCHEMAS, digest_bytes
-from tpca_cli.archive.index import Index, one_line
+from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import COMPONENTS, MAX_GROUPS, MAX_PIXELS, Limits, check_description
+from tpca_cli.archive.lists import one_line
 from tpca_cli.archive.writer import Group, embedded_basis
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
@@ -290,6 +291,11 @@ class Archive:
         image = int(self.alive[position])
         known = {kind: self.index.extra(image, kind) for kind in ("exif", "icc")}
         return {kind: blob for kind, blob in known.items() if blob} | self.index.metadata_of(image)
+
+    @property
+    def group_peaks(self) -> list[int]:
+        """The range of the samples of each group."""
+        return [int(group.meta.get("peak", PEAK[group.meta["dtype"]])) for group in self.groups]
 
     @property
     def digest_bytes(self) -> int:

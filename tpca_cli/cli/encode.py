@@ -34,6 +34,7 @@ Without a target, the result has 36 dB: hard to tell from the original at normal
 little contrast that this would cost what can be seen in them, it has more."""
 
 SHOWN = 20  # images that are named, unless all are asked for
+SHOWN_REASONS = 5
 
 
 @click.command("encode", epilog=EPILOG)
@@ -77,6 +78,11 @@ SHOWN = 20  # images that are named, unless all are asked for
     help="With --append: what to do about files that differ from their archived version.",
 )
 @click.option("--refit", is_flag=True, help="With --append: learn a new basis for the new images.")
+@click.option(
+    "--strip-metadata",
+    is_flag=True,
+    help="Keep pixels, orientation and colors only: no EXIF, XMP, IPTC, texts or density.",
+)
 @options.tile_option
 @options.size_option
 @options.workers_option
@@ -105,6 +111,7 @@ def command(
     refit: bool,
     tile: int | None,
     size: tuple[int, int] | None,
+    strip_metadata: bool,
     workers: int,
     cluster: str | None,
     max_pixels: int,
@@ -134,7 +141,7 @@ def command(
         raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
     if append and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
-    reading = Reading(size, max_pixels, on_error, workers)
+    reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata)
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
     given = components is not None or any(value is not None for value in asked.values())
     addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
@@ -281,9 +288,11 @@ def _tell_quality(console: Console, items: Sequence[LowQuality], warning: str) -
 def _tell_partial(console: Console, facts: dict[str, Any]) -> None:
     if facts["partial"]:
         console.say(
-            f"{facts['partial']} images are archived in part (resized, more frames, metadata that could not "
-            "be kept): `tpca verify --against` does not call their files safe to delete"
+            f"{facts['partial']} images are archived in part: `tpca verify --against` does not call their "
+            "files safe to delete. They are without:"
         )
+        for reason, count in list(facts["partial_reasons"].items())[:SHOWN_REASONS]:
+            console.say(f"  {count:6}  {reason}")
 
 
 def _summary(console: Console, output: Path, facts: dict[str, Any]) -> str:

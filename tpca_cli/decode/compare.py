@@ -1,14 +1,22 @@
 """May these originals be deleted? Each source file held against its entry in an archive.
 
 A file is safe when its name is in the archive, its bytes have the digest that was archived, the archive holds
-all of its pixels (not resized, not the first of several frames), they are good enough, and no block that
-they need is damaged. Errors were measured while encoding; with `decode` they are measured again.
+all of it (every frame and all metadata, by the parsers of `images.content`, which look at the file again),
+the basis is at hand, the pixels are good enough, and no block that they need is damaged. Errors were measured
+while encoding; with `decode` they are measured again.
+
+Good enough is what the caller says or, without a word, both of these for each image:
+- not more than `SLACK_DB` below the quality that the archive was asked for (`PLAIN_DB` if that was none), or,
+  for a step, an error of at most one step;
+- an error of at most `VARIANCE_SHARE` of the variance of the image itself, or of one gray level: a picture of
+  little contrast can lose all of it at any PSNR. An image that is nearly constant, within a gray level, has
+  nothing to lose.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +24,17 @@ import numpy as np
 
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive, image_psnr
-from tpca_cli.errors import ImageRefused, StorageError
-from tpca_cli.interfaces import Progress
+from tpca_cli.errors import FileRefused, ImageRefused, StorageError
+from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import ordered_map
+from tpca_cli.quality import psnr
 from tpca_cli.sources.scan import Ignored, ImageRef, Skipped, require_some, scan
 
 WORST = 5
+SLACK_DB = 6.0  # an image below the pooled quality by more is an outlier
+PLAIN_DB = 30.0  # where the archive was asked for a size, and for no quality
+VARIANCE_SHARE = 0.1
+LEVELS = 4095  # a gray level is one value, or 1/LEVELS of a larger range
 
 
 @dataclass(frozen=True)
@@ -33,15 +46,56 @@ class SourceComparison:
     failed: tuple[Skipped, ...]
     ignored: Ignored
     worst: tuple[tuple[bytes, float], ...]
+    floor: str = ""  # in words: the least quality that counts as safe
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an archived image has to reach."""
+    """What an archived image has to reach; without `min_psnr` the archive's own target decides."""
 
-    min_psnr: float = 0.0
+    min_psnr: float | None = None
     allow_partial: bool = False
     decode: bool = False
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least quality of an image, by group, and whether its variance counts as well."""
+
+    decibels: tuple[float, ...]
+    variance: bool
+    text: str
+
+    @classmethod
+    def of(cls, archive: Archive, min_psnr: float | None) -> Floor:
+        """What the caller said, or what the archive was asked for."""
+        metas = [group.meta for group in archive.groups]
+        if min_psnr is not None:
+            return cls(
+                (min_psnr,) * len(metas), False, f"at least {min_psnr:g} dB for each image (--min-psnr)"
+            )
+        asked, share = archive.target, f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance"
+        if "step" in asked:
+            peaks = archive.group_peaks
+            steps = [max(float(meta["step"]), 1 / 64) for meta in metas]
+            floors = tuple(psnr(step**2, 1.0, peak) for step, peak in zip(steps, peaks, strict=True))
+            shown = ", ".join(dict.fromkeys(f"{floor:.2f}" for floor in floors))
+            return cls(floors, True, f"{shown} dB (an error of one step) and {share}, for each image")
+        if "psnr" in asked:
+            floor = float(asked["psnr"]) - SLACK_DB
+            why = f"{SLACK_DB:g} less than the {asked['psnr']:g} that were asked for"
+        else:
+            floor, why = PLAIN_DB, "the archive was asked for no quality"
+        return cls((floor,) * len(metas), True, f"{floor:g} dB ({why}) and {share}, for each image")
+
+    def problem(self, group: int, decibels: float, mse: float, variance: float, peak: int) -> str | None:
+        """Why an image is not good enough, or None."""
+        if decibels < self.decibels[group]:
+            return f"archived with {decibels:.2f} dB, less than {self.decibels[group]:.4g}"
+        level = max(1.0, peak / LEVELS) ** 2
+        if self.variance and variance > level and mse > max(VARIANCE_SHARE * variance, level):
+            return f"archived with {decibels:.2f} dB, an error of {mse / variance:.0%} of its variance"
+        return None
 
 
 def compare_sources(
@@ -57,7 +111,7 @@ def compare_sources(
     found = scan(sources)
     require_some(found, sources)
     positions = {name: position for position, name in enumerate(archive.names_bytes)}
-    quality = image_psnr(archive.index)
+    judge = _Judge(archive, bar)
 
     def problem(ref: ImageRef) -> str | None:
         position = positions.get(ref.name)
@@ -65,7 +119,7 @@ def compare_sources(
             return "not in the archive"
         if ref.name in lost:
             return "in a damaged block of the archive"
-        return _problem(archive, position, quality[position], ref, bar)
+        return judge.problem(position, ref)
 
     failed: list[Skipped] = list(found.skipped)
     verdicts: dict[bytes, bool] = {}  # by file: several names may lead to one, and all must be safe
@@ -79,41 +133,99 @@ def compare_sources(
         if progress and (done % 64 == 0 or done == len(found.refs)):
             progress("comparing", done, len(found.refs))
     known = [ref for ref in found.refs if ref.name in positions]
-    worst = sorted((quality[positions[ref.name]], ref.path) for ref in known)[:WORST]
+    worst = sorted((judge.quality[positions[ref.name]], ref.path) for ref in known)[:WORST]
     return SourceComparison(
         sources=len(found.refs) + len(found.skipped),
         safe=tuple(ref.path for ref in found.refs if not ref.linked and verdicts[os.path.realpath(ref.path)]),
         failed=tuple(failed),
         ignored=found.left_out,
-        worst=tuple((path, psnr) for psnr, path in worst),
+        worst=tuple((path, decibels) for decibels, path in worst),
+        floor=judge.floor.text,
     )
 
 
-def _problem(archive: Archive, position: int, psnr: float, ref: ImageRef, bar: Requirements) -> str | None:
-    """Why one source file must be kept, or None."""
-    index, image = archive.index, int(archive.alive[position])
-    digest = images.file_digest(ref.path, archive.digest_bytes)
-    if digest is None:
-        return "cannot be read"
-    if digest != index.images["digest"][image].tobytes():
-        return "differs from the file that was archived"
-    if psnr < bar.min_psnr:
-        return f"archived with {psnr:.2f} dB, less than {bar.min_psnr:g}"
-    missing = index.missing(image)
-    if missing and not bar.allow_partial:
-        return f"archived in part only: {missing}"
-    return _pixel_problem(archive, position, ref) if bar.decode else None
+class _Judge:
+    """Holds single files to an archive."""
+
+    def __init__(self, archive: Archive, bar: Requirements) -> None:
+        self.archive = archive
+        self.bar = bar
+        self.floor = Floor.of(archive, bar.min_psnr)
+        self.quality = image_psnr(archive.index)
+        self.groups = archive.index.groups_of()
+        self.unusable = _unusable_groups(archive)
+
+    def problem(self, position: int, ref: ImageRef) -> str | None:
+        """Why one source file must be kept, or None."""
+        archive, index = self.archive, self.archive.index
+        image = int(archive.alive[position])
+        group = int(self.groups[image])
+        if group in self.unusable:
+            return self.unusable[group]
+        try:
+            picture = images.read(
+                ref.path,
+                max_pixels=2**40,
+                size=index.shape(image),
+                digest_bytes=archive.digest_bytes,
+                content=True,
+            )
+        except (ImageRefused, StorageError) as refused:
+            return str(refused)
+        if picture.digest != index.images["digest"][image].tobytes():
+            return "differs from the file that was archived"
+        missing = [*index.missing_reasons(image), *_not_kept(picture, archive.metadata(position))]
+        if missing and not self.bar.allow_partial:
+            return f"archived in part only, without: {', '.join(dict.fromkeys(missing))}"
+        mse = float(index.images["error"][image]) / float(index.samples()[image])
+        peak = int(index.peaks()[image])
+        problem = self.floor.problem(group, self.quality[position], mse, _variance(picture.pixels), peak)
+        return problem or (self._pixel_problem(position, picture.pixels) if self.bar.decode else None)
+
+    def _pixel_problem(self, position: int, source: Pixels) -> str | None:
+        """Decode the archived image and compare its error with the one that the archive claims."""
+        back = self.archive.read(position)
+        if back.shape != source.shape:
+            return f"decodes to {back.shape}, and the file to {source.shape}"
+        difference: np.ndarray[Any, np.dtype[np.int64]] = source.astype(np.int64) - back
+        error = int(np.vdot(difference, difference))
+        claimed = int(self.archive.index.images["error"][int(self.archive.alive[position])])
+        if error == claimed:
+            return None
+        return f"decodes with a squared error of {error}, not {claimed} as archived"
 
 
-def _pixel_problem(archive: Archive, position: int, ref: ImageRef) -> str | None:
-    """Decode both and compare the error with the one that the archive claims."""
-    image = int(archive.alive[position])
-    size = archive.index.shape(image)
-    try:
-        source = images.read(ref.path, max_pixels=2**40, size=size).pixels
-    except (ImageRefused, StorageError) as refused:
-        return str(refused)
-    difference: np.ndarray[Any, np.dtype[np.int64]] = source.astype(np.int64) - archive.read(position)
-    error = int(np.vdot(difference, difference))
-    claimed = int(archive.index.images["error"][image])
-    return None if error == claimed else f"decodes with a squared error of {error}, not {claimed} as archived"
+def _unusable_groups(archive: Archive) -> dict[int, str]:
+    """Groups whose basis is in a file that is not at hand, or is another one."""
+    problems = {}
+    for number, group in enumerate(archive.groups):
+        if group.basis is None:
+            try:
+                archive.coder(number)
+            except FileRefused as error:
+                problems[number] = str(error)
+    return problems
+
+
+def _not_kept(picture: images.Picture, kept: Mapping[str, bytes]) -> list[str]:
+    """What the file holds, by a new look at it, and the archive does not."""
+    lost = [kind for kind, blob in picture.metadata.items() if kept.get(kind) != blob]
+    lost += [kind for kind in ("exif", "icc") if getattr(picture, kind) and kind not in kept]
+    return [*picture.reasons, *(NAMES.get(kind, kind) for kind in lost)]
+
+
+NAMES = {
+    "exif": "EXIF",
+    "icc": "its color profile",
+    "xmp": "XMP",
+    "iptc": "IPTC",
+    "text": "its texts",
+    "density": "its density",
+    "png": "a description of its colors",
+}
+
+
+def _variance(pixels: Pixels) -> float:
+    """Of the samples about the mean of their channel."""
+    flat = pixels.reshape(-1, pixels.shape[2])
+    return float(flat.var(axis=0, dtype=np.float64).mean())

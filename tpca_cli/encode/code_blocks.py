@@ -7,13 +7,13 @@ run that was killed takes finished ones from its checkpoint. What could not be r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tpca_cli import images, store
-from tpca_cli.archive.format import RESIZED, VERSION
+from tpca_cli.archive.format import RESIZED, STRIPPED, VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import Job, check_work, pack
 from tpca_cli.checkpoint import Checkpoint, plan_digest
@@ -133,10 +133,14 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
     job = task.job
     members: list[Member] = []
     pictures: list[images.Picture] = []
+    flags: list[int] = []
     skipped: list[Skipped] = []
     for member in plan.members[job.first : job.first + job.count]:
         try:
-            pictures.append(read_member(member, plan.kind.channels, reading))
+            picture = read_member(member, plan.kind.channels, reading, content=True)
+            bare = _stripped(picture) if reading.strip_metadata else picture
+            pictures.append(bare)
+            flags.append(STRIPPED * (bare is not picture))
             members.append(member)
         except (ImageRefused, StorageError) as error:
             skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
@@ -163,13 +167,13 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             error=error,
             exif=picture.exif,
             icc=picture.icc,
-            flags=RESIZED * member.resized,
+            flags=RESIZED * member.resized | picture_flags,
             mode_bits=picture.mode_bits,
             metadata=picture.metadata,
-            reasons=(*picture.warnings, *picture.reasons),
+            reasons=picture.reasons,
             peak=plan.kind.peak,
         )
-        for member, picture, error in zip(members, pictures, errors, strict=True)
+        for member, picture, picture_flags, error in zip(members, pictures, flags, errors, strict=True)
     )
     returned = [images.narrow(p.pixels, m.mode) for p, m in zip(pictures, members, strict=True)]
     return Coded(
@@ -181,6 +185,19 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
         tuple(map(deviation, returned)),
         max((int(pixels.max()) for pixels in returned), default=0),
     )
+
+
+# What strip_metadata leaves: without them colors would look different.
+COLOR_KINDS = frozenset({"png"})
+
+
+def _stripped(picture: images.Picture) -> images.Picture:
+    """The picture itself if there is nothing to leave out."""
+    kept = {kind: blob for kind, blob in picture.metadata.items() if kind in COLOR_KINDS}
+    exif = images.orientation_only(picture.exif)
+    if (exif, kept) == (picture.exif, picture.metadata):
+        return picture
+    return replace(picture, exif=exif, metadata=kept)
 
 
 def _code(

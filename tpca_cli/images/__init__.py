@@ -3,8 +3,8 @@
 `read` gives pixels as (h, w, c) uint8 or uint16 in one of five modes, with EXIF, ICC and a digest of the
 file; `encode_file` is its inverse. What cannot be kept without loss is refused with a reason, never reduced
 silently. Converted: bilevel to L, palette to RGB or RGBA, CMYK to RGB, a transparent color to an alpha
-channel. Of several frames the first is taken, with a warning. Orientation tags are kept, pixels are never
-rotated.
+channel. Of several frames the first is taken, with a warning; `content` says what else a file holds.
+Orientation tags are kept, pixels are never rotated.
 """
 
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
@@ -20,6 +20,7 @@ from tpca_cli.images.encode import (
     lossy_copy,
     obstacle,
 )
+from tpca_cli.images.metadata import orientation_only
 from tpca_cli.images.modes import CHANNELS, common_channels, converted, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import DIGEST_BYTES, Stamp, file_digest, source_digest
@@ -46,6 +47,7 @@ __all__ = [
     "lossy_copy",
     "narrow",
     "obstacle",
+    "orientation_only",
     "prepare_resizing",
     "probe",
     "read",

@@ -26,6 +26,7 @@ from PIL import (  # noqa: F401  (registers)
 from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.images import headers, jpeg, libtiff, metadata, plugins
+from tpca_cli.images.content import Content, content_of
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
 from tpca_cli.images.source import DIGEST_BYTES, Stamp, open_source, read_source, source_digest
@@ -65,7 +66,7 @@ class Picture:
     digest: bytes
     warnings: tuple[str, ...]
     metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see archive.format.METADATA
-    reasons: tuple[str, ...] = ()  # what else the file holds, and is not here
+    reasons: tuple[str, ...] = ()  # what the file held that is not here, warnings included
     mode_bits: int = 0o644
 
 
@@ -102,13 +103,23 @@ def read(
     channels: int | None = None,
     stamp: Stamp | None = None,
     digest_bytes: int = DIGEST_BYTES,
+    content: bool = False,
 ) -> Picture:
     """Decode one file. `size` (height, width) resizes; `channels` widens or refuses; `stamp` is what the file
-    looked like when it was listed, and one that has changed since is refused."""
+    looked like when it was listed, and one that has changed since is refused. With `content`, whatever the
+    file holds besides the picture is kept or named."""
     data, mode_bits = read_source(path, _file_limit(max_pixels), stamp)
     picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size)
+    if content:
+        picture = _with_content(picture, content_of(data, picture.mode))
     pixels = picture.pixels if channels is None else widen(picture.pixels, channels)
     return replace(picture, pixels=pixels, digest=source_digest(data, digest_bytes), mode_bits=mode_bits)
+
+
+def _with_content(picture: Picture, found: Content) -> Picture:
+    exif = picture.exif or found.exif
+    reasons = dict.fromkeys((*picture.warnings, *found.missing(exif, picture.icc)))
+    return replace(picture, exif=exif, metadata=found.metadata, reasons=tuple(reasons))
 
 
 def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture | None:

@@ -8,30 +8,12 @@ from __future__ import annotations
 import numpy as np
 from PIL import ExifTags, Image, TiffImagePlugin
 
+from tpca_cli.images.content_tiff import DESCRIPTIVE
 from tpca_cli.images.modes import Pixels
 
 _MARK = b"Exif\0\0"
 _ORIENTATION = int(ExifTags.Base.Orientation)
-# Of a TIFF's own tags, those that describe the picture and not its storage.
-_DESCRIPTIVE = frozenset(
-    int(tag)
-    for tag in (
-        ExifTags.Base.ImageDescription,
-        ExifTags.Base.Make,
-        ExifTags.Base.Model,
-        ExifTags.Base.Orientation,
-        ExifTags.Base.XResolution,
-        ExifTags.Base.YResolution,
-        ExifTags.Base.ResolutionUnit,
-        ExifTags.Base.Software,
-        ExifTags.Base.DateTime,
-        ExifTags.Base.Artist,
-        ExifTags.Base.HostComputer,
-        ExifTags.Base.Copyright,
-        ExifTags.IFD.Exif,
-        ExifTags.IFD.GPSInfo,
-    )
-)
+_NESTED = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)
 
 
 def exif_bytes(image: Image.Image, notes: list[str]) -> bytes:
@@ -40,19 +22,50 @@ def exif_bytes(image: Image.Image, notes: list[str]) -> bytes:
         raw = image.info.get("exif", b"")
         return raw.removeprefix(_MARK) if isinstance(raw, bytes) else b""
     try:
+        found = image.getexif()
         exif = Image.Exif()
-        for tag, value in image.getexif().items():
-            if tag in _DESCRIPTIVE:
+        for tag, value in found.items():
+            if tag in DESCRIPTIVE:
                 exif[tag] = value
-        for nested in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo):
+        for nested in _NESTED:
             if nested in exif:
-                exif[nested] = dict(image.getexif().get_ifd(nested))
-        return exif.tobytes().removeprefix(_MARK) if len(exif) else b""
+                exif[nested] = dict(found.get_ifd(nested))
+        if not len(exif):
+            return b""
+        block = exif.tobytes()
+        if not _same_tags(found, block):
+            notes.append("EXIF tags could not be kept")
+        return block.removeprefix(_MARK)
     except MemoryError:
         raise
     except Exception:  # the tags of a stranger's file: any of Pillow's readers and writers may stumble
         notes.append("EXIF tags could not be kept")
         return b""
+
+
+def _same_tags(found: Image.Exif, block: bytes) -> bool:
+    """Whether a block gives back every tag that was put into it."""
+    again = Image.Exif()
+    again.load(block)
+    plain = [tag for tag in found if tag in DESCRIPTIVE and tag not in _NESTED]
+    return all(again.get(tag) == found[tag] for tag in plain) and all(
+        dict(again.get_ifd(nested)) == dict(found.get_ifd(nested)) for nested in _NESTED
+    )
+
+
+def orientation_only(exif: bytes) -> bytes:
+    """EXIF that says how to turn the picture and nothing else; empty where it need not be turned."""
+    block = Image.Exif()
+    try:
+        block.load(_MARK + exif)
+        orientation = block.get(_ORIENTATION)
+    except Exception:  # a stranger's EXIF: any of Pillow's readers may stumble
+        return b""
+    if not isinstance(orientation, int) or not 2 <= orientation <= 8:
+        return b""
+    bare = Image.Exif()
+    bare[_ORIENTATION] = orientation
+    return bare.tobytes().removeprefix(_MARK)
 
 
 def icc_bytes(image: Image.Image, mode: str, notes: list[str]) -> bytes:

@@ -150,6 +150,8 @@ def _image_rows(archive: Archive, data: Mapping[str, Any]) -> Rows:
     ]
     if data["skipped"]:
         rows.append(("left out", f"{counted(len(data['skipped']), 'file')} (with reasons in --json)"))
+    if data["partial"]:
+        rows.append(("kept in part", f"{counted(data['partial'], 'image')} (with reasons in --list)"))
     if data["replaced"]:
         rows.append(("replaced", f"{counted(data['replaced'], 'image')} (`tpca repack` removes them)"))
     return tuple(rows)
@@ -214,6 +216,7 @@ def image_list(archive: Archive) -> list[dict[str, Any]]:
             "psnr": quality,
             "bytes": sizes[image],
             "source_bytes": int(index.images["source_size"][image]),
+            "without": index.missing_reasons(image),
         }
         for image, quality in rows
     ]

@@ -116,4 +116,6 @@ def listing(images: Sequence[Mapping[str, Any]]) -> str:
         quality = "exact" if math.isinf(image["psnr"]) else f"{image['psnr']:.2f} dB"
         name = printable(image["name"])
         lines.append(f"{size:>11}  {image['mode']:<4}  {quality:>8}  {human(image['bytes']):>8}  {name}")
+        if image.get("without"):
+            lines.append(f"{'':>11}  in part, without: {', '.join(image['without'])}")
     return "\n".join(lines)

@@ -229,7 +229,7 @@ def checksum(block: Block) -> int:
     return zlib.crc32(block.data) if block.size else 0
 
 
-def read_member(member: Member, channels: int, reading: Reading) -> images.Picture:
+def read_member(member: Member, channels: int, reading: Reading, *, content: bool = False) -> images.Picture:
     """Decode one image into the channels of its group; its header must still be what the survey saw."""
     picture = images.read(
         member.ref.path,
@@ -237,6 +237,7 @@ def read_member(member: Member, channels: int, reading: Reading) -> images.Pictu
         size=reading.size,
         channels=channels,
         digest_bytes=reading.digest_bytes,
+        content=content,
     )
     if (picture.pixels.shape[:2], picture.mode) != ((member.height, member.width), member.mode):
         raise ImageRefused("changed while it was read")

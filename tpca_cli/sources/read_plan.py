@@ -53,6 +53,7 @@ class Reading:
     on_error: OnError = "skip"
     workers: int = 1
     digest_bytes: int = DIGEST_BYTES  # of the digests of source files
+    strip_metadata: bool = False  # keep nothing of a file but its picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,110 @@
+"""Safe to delete has a floor that follows the archive and the image, and needs the basis at hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from command import tpca
+from pictures import folder, natural, noise, save
+
+from tpca_cli.archive.reader import Archive
+
+
+def verdict(archive, root, *options, code=None):
+    return tpca("verify", archive, "--against", root, "--json", *options, code=code).json["against"]
+
+
+def test_a_linked_archive_is_safe_only_with_its_basis(tmp_path) -> None:
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(root, 6)
+    folder(tmp_path / "else", 6, seed=50)
+    tpca("fit-basis", root, "-o", tmp_path / "b.h5", "--method", "rank1", "--tile", 8, "--all")
+    tpca("fit-basis", tmp_path / "else", "-o", tmp_path / "c.h5", "--method", "rank1", "--tile", 8, "--all")
+    options = ("--basis", tmp_path / "b.h5", "--link-basis", "--step", 2, "--force")
+    tpca("encode", root, "-o", archive, *options)
+    assert verdict(archive, root, "--basis", tmp_path / "b.h5", code=0)["safe"] == 6
+    for given in ((), ("--basis", tmp_path / "c.h5")):
+        found = verdict(archive, root, *given, code=3)
+        assert found["safe"] == 0 and "--basis" in found["failed"][0]["reason"]
+
+
+def test_without_a_word_the_floor_is_that_of_the_target(tmp_path) -> None:
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(root, 12, sizes=[(64, 64)])
+    tpca("encode", root, "-o", archive, "--psnr", 38, "--force")
+    found = verdict(archive, root, code=0)
+    assert (
+        found["safe"] == 12 and found["min_psnr"] is None and found["floor"].startswith("32 dB (6 less than")
+    )
+    tpca("encode", root, "-o", archive, "--components", 1, "--tile", 8, "--force")
+    found = verdict(archive, root, code=3)
+    assert found["safe"] == 0 and found["floor"].startswith("30 dB (the archive was asked for no quality")
+    assert "less than 30" in found["failed"][0]["reason"]
+    assert (
+        verdict(archive, root, "--min-psnr", 5, code=0)["floor"]
+        == "at least 5 dB for each image (--min-psnr)"
+    )
+    shown = tpca("verify", archive, "--against", root, code=3).out
+    assert "safe means: unchanged, kept whole, 30 dB" in shown
+
+
+def test_a_coarse_step_does_not_make_a_lost_picture_safe(tmp_path) -> None:
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(root, 12, sizes=[(64, 64)])
+    tpca("encode", root, "-o", archive, "--step", 2000, "--force")
+    found = verdict(archive, root, "--decode", code=3)
+    assert found["safe"] == 0 and "of its variance" in found["failed"][0]["reason"]
+
+
+def faint(seed: int) -> np.ndarray:
+    """A dark picture whose content is a few gray levels."""
+    return (20 + natural(64, 64, 3, seed) // 40).astype(np.uint8)
+
+
+@pytest.mark.parametrize("target", [("--psnr", 36), ("--step", 30), ("--ratio", 60)])
+def test_the_error_is_held_against_the_variance_of_the_image(tmp_path, target) -> None:
+    """What is called safe has lost at most a tenth of its variance or a gray level, or it has no content."""
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(root, 8, sizes=[(64, 64)])
+    for seed in range(8):
+        save(root / f"faint_{seed}.png", faint(seed))
+        save(root / f"grain_{seed}.png", (100 + noise(64, 64, 3, seed) // 32).astype(np.uint8))
+        save(root / f"flat_{seed}.png", np.full((64, 64, 3), 90 + seed, np.uint8))
+    tpca("encode", root, "-o", archive, *target, "--tile", 8, "--force")
+    found = verdict(archive, root, "--decode")
+    failed = {item["path"].split("/")[-1].encode() for item in found["failed"]}
+    with Archive(archive) as opened:
+        for position, name in enumerate(opened.names):
+            source = np.asarray(_pixels(root / name.decode()), np.float64)
+            error = ((source - opened[position]) ** 2).mean()
+            variance = source.var(axis=(0, 1)).mean()
+            if name not in failed:
+                assert error <= max(0.1 * variance, 1) or variance <= 1
+            elif name.startswith(b"flat"):
+                assert opened.info()["psnr_min"] < 30
+    assert any(name.startswith(b"grain") for name in failed)
+
+
+def _pixels(path):
+    from tpca_cli import images
+
+    return images.read(bytes(path)).pixels
+
+
+def test_a_file_that_cannot_be_read_is_not_safe_and_stops_nothing(tmp_path, monkeypatch) -> None:
+    from tpca_cli import images
+    from tpca_cli.errors import StorageError
+
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(root, 4)
+    tpca("encode", root, "-o", archive, "--step", 2, "--force")
+    real = images.read
+
+    def failing(path, **options):
+        if path.endswith(b"image_0002.png"):
+            raise StorageError("cannot open it: Permission denied")
+        return real(path, **options)
+
+    monkeypatch.setattr(images, "read", failing)
+    found = verdict(archive, root, code=3)
+    assert found["safe"] == 3 and "Permission denied" in found["failed"][0]["reason"]
