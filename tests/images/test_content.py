@@ -165,7 +165,7 @@ def test_safe_to_delete_are_those_that_are_kept_whole(tmp_path) -> None:
     assert {image["name"] for image in listed if image["without"]} == set(failed)
     assert "in part, without: " in tpca("inspect", archive, "--list").out
     with Archive(archive) as opened:
-        for position, name in enumerate(opened.names):
+        for position, name in enumerate(opened.names_bytes):
             kept = WHOLE.get(name.decode().removeprefix("whole-"), (b"", {}))[1]
             assert kept.items() <= opened.metadata(position).items()
 
