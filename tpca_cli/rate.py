@@ -148,10 +148,12 @@ class Range:
 
     @property
     def reference(self) -> float:
+        """From where the quality of the group is counted."""
         return float(min(self.peak, self.most))
 
     @property
     def unit(self) -> float:
+        """The step of this group where the step for samples up to 255 is 1."""
         return 1.0 if self.absolute else self.reference / 255
 
 

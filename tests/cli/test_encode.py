@@ -121,7 +121,7 @@ def test_skipped_files_are_listed_and_change_the_exit_code(tmp_path) -> None:
 
 def test_nothing_to_do_is_an_error_that_says_so(tmp_path) -> None:
     (tmp_path / "in").mkdir()
-    assert "no usable image" in tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", code=1).err
+    assert "no image in" in tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", code=1).err
 
 
 def test_images_that_all_turn_out_to_be_damaged_leave_no_archive(tmp_path) -> None:

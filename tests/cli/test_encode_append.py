@@ -327,7 +327,7 @@ def test_sources_without_an_image_fail(place) -> None:
     (place / "empty").mkdir()
     for options in ([], ["--dry-run"]):
         told = tpca("encode", place / "empty", "-o", place / "a.h5", "--append", "--json", *options, code=1)
-        assert "no usable image" in told.json["error"]
+        assert "no image in" in told.json["error"]
     tpca("encode", place / "gone", "-o", place / "a.h5", "--append", code=2)
     assert state(place / "a.h5") == before
 

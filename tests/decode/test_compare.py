@@ -36,7 +36,7 @@ def test_without_a_word_the_floor_is_that_of_the_target(tmp_path) -> None:
     assert (
         found["safe"] == 12 and found["min_psnr"] is None and found["floor"].startswith("32 dB (6 less than")
     )
-    tpca("encode", root, "-o", archive, "--components", 1, "--tile", 8, "--force")
+    tpca("encode", root, "-o", archive, "--components", 1, "--tile", 8, "--force", code=3)
     found = verdict(archive, root, code=3)
     assert found["safe"] == 0 and found["floor"].startswith("30 dB (the archive was asked for no quality")
     assert "less than 30" in found["failed"][0]["reason"]
@@ -51,7 +51,7 @@ def test_without_a_word_the_floor_is_that_of_the_target(tmp_path) -> None:
 def test_a_coarse_step_does_not_make_a_lost_picture_safe(tmp_path) -> None:
     root, archive = tmp_path / "in", tmp_path / "a.h5"
     folder(root, 12, sizes=[(64, 64)])
-    tpca("encode", root, "-o", archive, "--step", 2000, "--force")
+    tpca("encode", root, "-o", archive, "--step", 2000, "--force", code=3)
     found = verdict(archive, root, "--decode", code=3)
     assert found["safe"] == 0 and "of its variance" in found["failed"][0]["reason"]
 
@@ -70,11 +70,11 @@ def test_the_error_is_held_against_the_variance_of_the_image(tmp_path, target) -
         save(root / f"faint_{seed}.png", faint(seed))
         save(root / f"grain_{seed}.png", (100 + noise(64, 64, 3, seed) // 32).astype(np.uint8))
         save(root / f"flat_{seed}.png", np.full((64, 64, 3), 90 + seed, np.uint8))
-    tpca("encode", root, "-o", archive, *target, "--tile", 8, "--force")
+    tpca("encode", root, "-o", archive, *target, "--tile", 8, "--force", code=3)
     found = verdict(archive, root, "--decode")
     failed = {item["path"].split("/")[-1].encode() for item in found["failed"]}
     with Archive(archive) as opened:
-        for position, name in enumerate(opened.names):
+        for position, name in enumerate(opened.names_bytes):
             source = np.asarray(_pixels(root / name.decode()), np.float64)
             error = ((source - opened[position]) ** 2).mean()
             variance = source.var(axis=(0, 1)).mean()

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.archive.format import FEATURES, PEAK
+from tpca_cli.archive.lists import one_line
 from tpca_cli.errors import FileRefused
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ MAX_PIXELS = 250_000_000
 """Of one image, unless the user asks for more: enough for every camera that is sold."""
 MAX_SIDE = 2**16 - 1
 MAX_GROUPS = 4096
+KINDS = ("tile", "whole")
 CANVAS_NUMBERS = 2**24
 """Places times components of a block."""
 COMPONENTS = 2**16
@@ -185,3 +188,42 @@ def _first_wrong(value: object, expected: Mapping[str, Any], path: str) -> str |
         elif not rule(value.get(name)):
             return f"{path}{name}"
     return None
+
+
+def checked_groups(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The groups as they are described; whatever is used without decoding has the right type from here."""
+    groups = [dict(group) for group in meta["groups"]]
+    if len(groups) > MAX_GROUPS:
+        raise ValueError(f"{len(groups)} groups")
+    for group in groups:
+        features = group.get("features", [])
+        unknown = [name for name in features if name not in FEATURES]
+        if unknown:
+            raise FileRefused(
+                f"it needs the feature {one_line(str(unknown[0])[:40])!r}, which this program does not know: "
+                "upgrade tpca"
+            )
+        coder, framing = group["coder"], group["coder"]["framing"]
+        if group["dtype"] not in PEAK or framing["kind"] not in KINDS:
+            raise ValueError("an unknown kind of group")
+        limits = {"channels": 4, "peak": PEAK[group["dtype"]]}
+        numbers = [(group, "channels"), *((group, "peak") for _ in group.keys() & {"peak"})]
+        numbers += [(coder, "components"), *((framing, side) for side in ("height", "width", "channels"))]
+        for where, name in numbers:
+            if type(where[name]) is not int or not 1 <= where[name] <= limits.get(name, 2**31):
+                raise ValueError(f"an impossible number for {name}")
+        if type(group["step"]) not in (int, float) or not 0 <= group["step"] < 2**31:
+            raise ValueError("an impossible step")
+        for name in ("method", "basis_digest"):
+            if not isinstance(group[name], str) or one_line(group[name][:40]) != group[name]:
+                raise ValueError(f"an impossible {name}")
+    return groups
+
+
+def checked_target(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for: words and numbers."""
+    target = dict(meta["target"])
+    for name, value in target.items():
+        if one_line(name[:40]) != name or type(value) not in (int, float):
+            raise ValueError("an impossible target")
+    return target

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -22,21 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.format import FEATURES, PEAK, SCHEMAS, digest_bytes
+from tpca_cli.archive import limits
+from tpca_cli.archive.format import PEAK, SCHEMAS, digest_bytes
 from tpca_cli.archive.index import Index
-from tpca_cli.archive.limits import COMPONENTS, MAX_GROUPS, MAX_PIXELS, Limits, check_description
-from tpca_cli.archive.lists import one_line
-from tpca_cli.archive.writer import Group, embedded_basis
+from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits
+from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
 from tpca_cli.quality import psnr
 from tpca_cli.store.columns import split_arrays
-from tpca_cli.tensor_pca.fixed_basis import integer_basis
 
 if TYPE_CHECKING:
     from tpca_cli.codec.coder import Coder
 
-KINDS = ("tile", "whole")
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
 
@@ -94,8 +92,8 @@ class Archive:
         file, self.meta = self._file, self._file.meta
         where = printable(self.path)
         try:
-            groups = _checked_groups(self.meta)
-            self.target = _checked_target(self.meta)
+            groups = limits.checked_groups(self.meta)
+            self.target = limits.checked_target(self.meta)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FileRefused(
                 f"{where}: the description of the groups is not as expected ({error})"
@@ -127,7 +125,7 @@ class Archive:
     def _check_description(self) -> None:
         """What can be said before the index or a basis is read."""
         file = self._file
-        check_description(file.meta)
+        limits.check_description(file.meta)
         parts = [name for name in file.names() if name.startswith("groups/")]
         self._limits.check_sums(
             file.shape("images")[1] + file.shape("blocks")[1],
@@ -406,8 +404,8 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
         "components": max((int(group["coder"]["components"]) for group in groups), default=0),
         "peak": max((int(group.get("peak", PEAK[group["dtype"]])) for group in groups), default=0),
         "step": min((float(group["step"]) for group in groups), default=0.0),
-        "method": _one_or_all([group["method"] for group in groups]),
-        "framing": _one_or_all([_framing(group["coder"]["framing"]) for group in groups]),
+        "method": ", ".join(dict.fromkeys(group["method"] for group in groups)),
+        "framing": ", ".join(dict.fromkeys(_framing(group["coder"]["framing"]) for group in groups)),
         "ratio_raw": raw / size,
         "ratio_source": source / size,
         "target": archive.target,
@@ -433,51 +431,8 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
     }
 
 
-def _checked_groups(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The groups as they are described; whatever is used without decoding has the right type from here."""
-    groups = [dict(group) for group in meta["groups"]]
-    if len(groups) > MAX_GROUPS:
-        raise ValueError(f"{len(groups)} groups")
-    for group in groups:
-        features = group.get("features", [])
-        unknown = [name for name in features if name not in FEATURES]
-        if unknown:
-            raise FileRefused(
-                f"it needs the feature {one_line(str(unknown[0])[:40])!r}, which this program does not know: "
-                "upgrade tpca"
-            )
-        coder, framing = group["coder"], group["coder"]["framing"]
-        if group["dtype"] not in PEAK or framing["kind"] not in KINDS:
-            raise ValueError("an unknown kind of group")
-        limits = {"channels": 4, "peak": PEAK[group["dtype"]]}
-        numbers = [(group, "channels"), *((group, "peak") for _ in group.keys() & {"peak"})]
-        numbers += [(coder, "components"), *((framing, side) for side in ("height", "width", "channels"))]
-        for where, name in numbers:
-            if type(where[name]) is not int or not 1 <= where[name] <= limits.get(name, 2**31):
-                raise ValueError(f"an impossible number for {name}")
-        if type(group["step"]) not in (int, float) or not 0 <= group["step"] < 2**31:
-            raise ValueError("an impossible step")
-        for name in ("method", "basis_digest"):
-            if not isinstance(group[name], str) or one_line(group[name][:40]) != group[name]:
-                raise ValueError(f"an impossible {name}")
-    return groups
-
-
-def _checked_target(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for: words and numbers."""
-    target = dict(meta["target"])
-    for name, value in target.items():
-        if one_line(name[:40]) != name or type(value) not in (int, float):
-            raise ValueError("an impossible target")
-    return target
-
-
 def _framing(framing: dict[str, Any]) -> str:
     return f"{framing['kind']} {framing['height']}x{framing['width']}"
-
-
-def _one_or_all(values: list[str]) -> str:
-    return ", ".join(dict.fromkeys(values))
 
 
 SPAN_BYTES = 2**22  # blocks are read together up to this many bytes
@@ -491,12 +446,3 @@ def spans(archive: Archive) -> Iterator[range]:
         stop = max(first + 1, last)
         yield range(first, stop)
         first = stop
-
-
-def linked_basis(path: Path) -> npt.NDArray[np.uint8]:
-    """The basis of a file in the form that an archive made with it would embed."""
-    from tpca_cli.basisfile import read_basis
-
-    stored = read_basis(path)
-    fixed = integer_basis(stored.basis, stored.dtype)
-    return embedded_basis(fixed)

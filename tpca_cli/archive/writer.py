@@ -129,3 +129,13 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
             held, size = [], 0
     if held:
         yield b"".join(held)
+
+
+def linked_basis(path: Path) -> npt.NDArray[np.uint8]:
+    """The basis of a file in the form that an archive made with it would embed."""
+    from tpca_cli.basisfile import read_basis
+    from tpca_cli.tensor_pca.fixed_basis import integer_basis
+
+    stored = read_basis(path)
+    fixed = integer_basis(stored.basis, stored.dtype)
+    return embedded_basis(fixed)

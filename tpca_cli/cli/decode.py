@@ -80,7 +80,8 @@ def command(
     Files keep their stem and get the ending of --format. Each is synced and read back before it gets its
     name. Nothing is written outside the output folder.
     """
-    from tpca_cli.archive.reader import Archive, linked_basis
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.run import DecodeRequest, decode
 
     linked = linked_basis(basis) if basis else None

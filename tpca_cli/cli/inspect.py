@@ -145,7 +145,7 @@ def _show(
         check_output(target, force)
     linked = None
     if basis:
-        from tpca_cli.archive.reader import linked_basis
+        from tpca_cli.archive.writer import linked_basis
 
         linked = linked_basis(basis)
     with open_album(file, linked) as album:

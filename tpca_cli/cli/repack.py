@@ -46,7 +46,8 @@ def command(
     itself, with --force; it is then replaced in one step, and only if nobody else has changed it meanwhile.
     """
     from tpca_cli import store
-    from tpca_cli.archive.reader import Archive, linked_basis
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.repack import repack
 
     if output.is_symlink() and os.path.realpath(output) == os.path.realpath(archive):

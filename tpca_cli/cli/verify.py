@@ -132,7 +132,8 @@ def _check(
     if not sources and not bar.decode:
         return verify(file, console.progress, workers=workers, max_pixels=max_pixels), None
 
-    from tpca_cli.archive.reader import Archive, linked_basis
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.compare import compare_sources
 
     linked = linked_basis(basis) if basis else None

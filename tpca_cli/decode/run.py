@@ -89,7 +89,9 @@ def decode(request: DecodeRequest, archive: Archive, progress: Progress | None =
         done += len(work)
         if progress:
             progress("decoding", done, len(chosen))
-    store.sync_folders(request.output, folders_of(target.name for target in targets))
+    lost = {name for name, _ in result.lost}
+    written = (t.name for t in targets if archive.names_bytes[t.position] not in lost)
+    store.sync_folders(request.output, folders_of(written))
     return result
 
 

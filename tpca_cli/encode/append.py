@@ -22,8 +22,8 @@ from tpca_cli import store
 from tpca_cli.archive.format import PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import usual_or_more
-from tpca_cli.archive.reader import Archive, linked_basis, pooled_psnr, spans
-from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.archive.reader import Archive, pooled_psnr, spans
+from tpca_cli.archive.writer import Group, linked_basis, write_archive
 from tpca_cli.checkpoint import (
     Checkpoint,
     check_partial,

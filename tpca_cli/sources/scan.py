@@ -156,7 +156,7 @@ class _Sweep:
             is_folder, before = os.path.isdir(source), len(self.refs) + len(self.skipped)
             self._add_named(source, _own_name(source) if several or not is_folder else b"")
             if several and is_folder and len(self.refs) + len(self.skipped) == before:
-                self.skipped.append(Skipped(source, "no image in this folder"))
+                self.skipped.append(Skipped(source, "no image in this folder: is it mounted?"))
         elif source.startswith(b"@") and len(source) > 1:
             for line in _lines(source[1:]):
                 self._add_named(line, _listed_name(line))

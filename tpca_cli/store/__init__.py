@@ -21,13 +21,13 @@ from tpca_cli.store.digest import digest_of
 from tpca_cli.store.files import (
     check_output,
     holds,
-    lock,
     remove_abandoned,
     remove_stale,
     stale_temporaries,
     sync_folders,
     write_file,
 )
+from tpca_cli.store.lock import lock
 from tpca_cli.store.schema import Field, Schema
 
 if TYPE_CHECKING:

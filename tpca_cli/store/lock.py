@@ -1,0 +1,95 @@
+"""One writer at a time: a lock on `<target>.lock` that the kernel frees when its holder dies.
+
+The holder removes the file before it lets go. Whoever has waited for it then holds a file without a name,
+sees that, and starts over with the file that has the name now: only a lock on that one counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from tpca_cli.errors import OutputExists, StorageError, printable
+from tpca_cli.store.files import AnyPath
+from tpca_cli.store.signals import DeferredSignals
+
+_LOCK_PAUSE = 0.05  # seconds between two attempts
+_BUSY = (errno.EAGAIN, errno.EACCES)
+_opened: set[int] = set()  # descriptors of lock files
+
+
+@contextmanager
+def lock(target: AnyPath, wait: float = 0) -> Iterator[None]:
+    """Hold the lock of a target; wait at most `wait` seconds for another run to finish."""
+    path = os.fsencode(target) + b".lock"
+    deadline = time.monotonic() + wait
+    while True:
+        fd, free = _open_lock(path), False
+        try:
+            free = _try_lock(fd, path)
+            if free and _has_name(fd, path):
+                yield
+                return
+        finally:
+            _let_go(fd, path, free)
+        if free:
+            continue
+        if time.monotonic() >= deadline:
+            raise OutputExists(
+                f"{printable(target)} is in use by another run (lock {printable(path)}): "
+                "wait for it, or give a longer --lock-wait"
+            )
+        time.sleep(_LOCK_PAUSE)
+
+
+def _open_lock(path: bytes) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise StorageError.of(error, path, "open the lock") from error
+    _opened.add(fd)
+    return fd
+
+
+def _has_name(fd: int, path: bytes) -> bool:
+    """Whether a locked file still has its name; one without it was removed by the run that held it."""
+    try:
+        named, ours = os.stat(path, follow_symlinks=False), os.fstat(fd)
+    except OSError:
+        return False
+    return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _let_go(fd: int, path: bytes, held: bool) -> None:
+    """Close a lock; the holder removes its file first. A file with content is no lock of ours and stays."""
+    with DeferredSignals():
+        if fd not in _opened:  # this process is a fork, and has closed it
+            return
+        _opened.discard(fd)
+        with suppress(OSError):
+            if held and _has_name(fd, path) and os.fstat(fd).st_size == 0:
+                os.unlink(path)
+        os.close(fd)
+
+
+def _close_locks() -> None:
+    # a worker process outlives a killed parent for a moment: the lock must not
+    while _opened:
+        os.close(_opened.pop())
+
+
+os.register_at_fork(after_in_child=_close_locks)
+
+
+def _try_lock(fd: int, path: bytes) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise StorageError.of(error, path, "lock") from error
+    return True
