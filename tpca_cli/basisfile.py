@@ -201,6 +201,8 @@ def _check_shapes(basis: TensorBasis) -> None:
         raise ValueError(f"{basis.indices.shape} indices for {r} rank-1 tensors")
     if (basis.indices < 0).any() or (basis.indices >= np.array(shape)).any():
         raise ValueError("a multi-index lies outside the frame")
+    if basis.residuals.shape != (len(shape) if basis.rotation is None else m,):
+        raise ValueError(f"{basis.residuals.shape} residuals for {m} components")
     if basis.rotation is not None and basis.rotation.shape != (r, m):
         raise ValueError("the rotation does not belong to the components")
 
@@ -290,6 +292,7 @@ def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[s
         "frames": origin.frames,
         "centered": origin.center,
         "components": None,
+        "total": None,
         "energy": None,
         "residual": None,
         "residual_relative": None,
@@ -300,7 +303,7 @@ def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[s
 
 
 def _solved(basis: TensorBasis) -> dict[str, Any]:
-    if isinstance(basis, Rank1Basis):
+    if isinstance(basis, Rank1Basis) and basis.rotation is None:
         tops = np.array([values[0] for values in basis.mode_values])
         shares = np.divide(basis.residuals, tops, out=np.zeros_like(tops), where=tops > 0)
         residual = relative = float(shares.max(initial=0.0))
@@ -309,11 +312,13 @@ def _solved(basis: TensorBasis) -> dict[str, Any]:
     else:
         top = float(basis.energies[0]) if basis.energies[0] > 0 else 1.0
         residual = float(basis.residuals.max(initial=0.0)) / top
-        positive = basis.energies > 0
-        relative = float((basis.residuals[positive] / basis.energies[positive]).max(initial=0.0))
+        # Below this there is only rounding, and a share of that says nothing.
+        real = basis.energies > top * prod(basis.frame_shape) * np.finfo(np.float64).eps
+        relative = float((basis.residuals[real] / basis.energies[real]).max(initial=0.0))
         energy = basis.energy()
     return {
         "components": basis.components,
+        "total": basis.total,
         "energy": energy,
         "residual": residual,
         "residual_relative": relative,

@@ -27,8 +27,12 @@ Examples:
 \b
 Methods: rank1 (small matrices, one per mode), operator (the eigentensors of the whole operator: the best
 basis for its size), subspace (the same for fewer images than pixels), auto.
-Solvers: exact forms the operator (residual at most 1e-6 of the largest eigenvalue; needed for --all,
---keep-operator, --update and merge), fast reads the frames a few times instead."""
+Solvers: exact forms the operator (its space is the true one within 1e-6, or residuals are at most
+--tolerance; needed for --all, --keep-operator, --update and merge), fast reads the frames a few times.
+
+\b
+Where an operator does not fit --memory its products are streamed, and auto may choose otherwise: the same
+images then give the same components within their residuals, but a file with another digest."""
 
 
 def choice_options(function: options.F) -> options.F:
@@ -91,6 +95,14 @@ def solve_options(function: options.F) -> options.F:
 @options.size_option
 @options.tile_option
 @choice_options
+@click.option(
+    "--truncation",
+    type=click.Choice(["indices", "svd", "products"]),
+    help="Which components of rank1 to keep: indices, the rank-1 tensors with the most measured energy (one "
+    "more pass); svd, the singular vectors of the coefficients (the best M; as large as a dense basis); "
+    "products, by products of mode eigenvalues (no pixels needed). [default: indices with --components or "
+    "--energy; products with --update, and in merge]",
+)
 @click.option(
     "--solver",
     type=click.Choice(["auto", "exact", "fast"]),
@@ -184,9 +196,9 @@ def command(console: Console, sources: tuple[str, ...], output: Path | None, **g
         "ignored": result.ignored,
         "seconds": result.seconds,
     }
-    asked = result.plan.components
-    if result.basis is not None and asked is not None and result.basis.components < asked:
-        console.warn(f"{asked} components were asked for, but only {result.basis.components} carry energy")
+    asked, basis = result.plan.components, result.basis
+    if basis is not None and asked is not None and basis.components < asked and basis.total > 0:
+        console.warn(f"{asked} components were asked for, but only {basis.components} carry energy")
     if result.duplicates:
         console.say(f"{result.duplicates} images were counted already and left out")
     console.result(facts, basis_text(output, facts))
@@ -211,6 +223,7 @@ def wish_of(given: dict[str, Any], *, method: str, solver: str) -> Any:
         tolerance=given["tolerance"],
         keep_operator=given["keep_operator"],
         operator_only=given["operator_only"],
+        truncation=given.get("truncation"),
     )
 
 
@@ -227,7 +240,12 @@ def basis_text(path: Path, facts: dict[str, Any]) -> str:
     lines = [f"{facts['images']} images, {facts['frames']} frames of {shape}"]
     if facts["components"] is None:
         return f"{lines[0]}\n{path}: {human(facts['file_bytes'])}, the operator alone"
-    energy = "" if facts["energy"] is None else f", {100 * facts['energy']:.3f} % of the energy"
+    if facts["total"] <= 0:
+        why = "all images are alike" if facts["centered"] else "all images are black"
+        return "\n".join([*lines, f"no energy: {why}", f"{path}: {human(facts['file_bytes'])}"])
+    energy = ", by products of mode eigenvalues (energy not measured)"
+    if facts["energy"] is not None:
+        energy = f", {100 * facts['energy']:.3f} % of the energy"
     center = " after centering" if facts["centered"] else ""
     lines.append(f"{facts['components']} components ({facts['method']}, {facts['solver']}){energy}{center}")
     lines.append(
