@@ -1,4 +1,4 @@
-"""The table of a basis file and the records that it is read into."""
+"""The table of a basis file and the records that it is read into; docs/BASIS.md has it in words."""
 
 from __future__ import annotations
 
@@ -331,6 +331,13 @@ class Basis:
     basis = Basis("basis.h5")
     coefficients = basis.project(frames)              # (n, M)
     frames = basis.reconstruct(coefficients[:, :50])  # (n, h, w, c), from the first 50 components
+    basis.eigentensors                                # (M, h, w, c), orthonormal, strongest first
+
+    `eigenvalues` (M,) are the energies sum_n d_nl^2 of the components over the images of the fit; of a rank1
+    basis with `measured` False they are products of mode eigenvalues, which give an order and no more. `mean`
+    (h, w, c) is what `project` subtracts, None without --center. `residuals` (M,) are the measured
+    |A u_l - lambda_l u_l|; a rank1 basis of chosen rank-1 tensors has one for each mode instead, the largest
+    |A^k u - lambda u|.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -341,6 +348,17 @@ class Basis:
         self.method: str = stored.basis.method
         self.frame_shape: tuple[int, ...] = stored.basis.frame_shape
         self.eigenvalues: npt.NDArray[np.float64] = stored.basis.energies
+        self.residuals: npt.NDArray[np.float64] = stored.basis.residuals
+        self.mean: npt.NDArray[np.float64] | None = stored.basis.mean
+        self.total: float = stored.basis.total
+        self.measured: bool = not isinstance(stored.basis, Rank1Basis) or stored.basis.measured
+
+    @property
+    def eigentensors(self) -> npt.NDArray[np.float64]:
+        """U_il, (M, h, w, c): an array of its own, made when it is asked for."""
+        basis = self._basis
+        columns = basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix  # (L, M)
+        return np.ascontiguousarray(columns.T).reshape(self.components, *self.frame_shape)
 
     @property
     def components(self) -> int:

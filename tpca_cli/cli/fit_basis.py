@@ -67,7 +67,7 @@ def solve_options(function: options.F) -> options.F:
             type=click.FloatRange(1e-12, 0.1),
             metavar="R",
             help="The largest residual, as a share of the largest eigenvalue; not reached is an error. "
-            "[default: 1e-6 for exact; fast reports what it reached]",
+            "[default: exact finds the true space within 1e-6; fast reports what it reached]",
         ),
         click.option(
             "--center", is_flag=True, help="Subtract the mean frame first (the paper does not; PCA does)."

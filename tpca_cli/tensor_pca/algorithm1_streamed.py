@@ -32,7 +32,7 @@ SAMPLE = 1024  # frames that the coordinates are learned from
 COORDINATES = 4  # rank-1 coordinates per wanted component that the start is computed in
 SINGLE = 1e-5  # residuals below this need float64 products,
 WEAK = 1e-7  # and so do eigenvalues below this share of the largest
-NARROW = 1e-4  # coordinates weaker than this share of the strongest need a float64 start
+NARROW = 1e-5  # coordinates weaker than this share of the strongest need a float64 start
 NOISE = 64  # eps^2 lambda_1 is what rounding makes of no energy; so many times that is energy
 
 
