@@ -23,7 +23,6 @@ from tpca_cli.interfaces import Frames, Progress
 from tpca_cli.tensor_pca.algorithm1 import guarded
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.basis import Array, OperatorBasis, Rank1Basis, enough
-from tpca_cli.tensor_pca.eigen import Eigenpairs
 from tpca_cli.tensor_pca.exact import Integers
 from tpca_cli.tensor_pca.fold import add, join
 from tpca_cli.tensor_pca.krylov import refine, solve_top
@@ -33,6 +32,7 @@ COORDINATES = 4  # rank-1 coordinates per wanted component that the start is com
 SINGLE = 1e-5  # residuals below this need float64 products,
 WEAK = 1e-7  # and so do eigenvalues below this share of the largest
 NARROW = 1e-5  # coordinates weaker than this share of the strongest need a float64 start
+MANY = 8  # from one component for so many frames on, what is left is little, and one product more is due
 NOISE = 64  # eps^2 lambda_1 is what rounding makes of no energy; so many times that is energy
 
 
@@ -49,7 +49,7 @@ def solve_stream(
     """The strongest `components`, or as many as hold a share `energy`, of A = X X' by passes over X.
 
     `tolerance` is the largest residual as a share of lambda_1; with `sine`, the space is also held to the
-    true one. Without either, what two products give is measured and returned.
+    true one. Without either, what two or three products give is measured and returned.
     """
     passes = _Passes(frames, progress)
     rank1 = passes.coordinates(center)
@@ -61,7 +61,12 @@ def solve_stream(
         total = moments.total(center=center)
         weak = (tolerance or 1.0) < SINGLE or values[min(count, len(values)) - 1] < WEAK * values[0]
         precision = np.dtype(np.float64 if weak else np.float32)
-        pairs = _solve(passes.product(mean, precision), start, count, tolerance, sine)
+        multiply = passes.product(mean, precision)
+        if tolerance is None:
+            pairs = refine(multiply, start, count, 1 if MANY * count < frames.count else 2)
+        else:
+            # Q with A Q is the largest thing in memory here: little room, for a few more passes.
+            pairs = solve_top(multiply, start, count, tolerance=tolerance, sine=sine, room=3)
         held = float(pairs.values.sum())
         if energy is None or held >= energy * total or count == rank:
             break
@@ -72,19 +77,6 @@ def solve_stream(
     noise = float(np.finfo(np.float64).eps)
     pairs = pairs.first(max(1, pairs.rank(noise if weak else max(noise, single))))
     return OperatorBasis(frames.frame_shape, pairs.vectors, pairs.values, total, mean, pairs.residuals)
-
-
-def _solve(
-    multiply: Callable[[Array], Array],
-    start: Array,
-    count: int,
-    tolerance: float | None,
-    sine: float | None,
-) -> Eigenpairs:
-    if tolerance is None:
-        return refine(multiply, start, count)
-    # Q with A Q is the largest thing in memory here: little room, if at the price of a few more passes.
-    return solve_top(multiply, start, count, tolerance=tolerance, sine=sine, room=3)
 
 
 class _Passes:

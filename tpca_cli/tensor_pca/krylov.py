@@ -79,9 +79,13 @@ def refine(multiply: Product, start: Array, count: int, steps: int = 1) -> Eigen
 
     For a start V (L, b), b >= count, that is good already; it is overwritten.
     """
-    for _ in range(steps):
-        start = multiply(orthonormalize(start))
-    return _Space(multiply, orthonormalize(start), 1).pairs(count)
+    start = multiply(orthonormalize(start))
+    for _ in range(steps - 1):
+        # Column by column, the strongest first: otherwise each would hold some of the strong directions, and
+        # in the next product only these would be left.
+        start = multiply(np.linalg.qr(start)[0])
+    start = orthonormalize(start) if steps == 1 else np.linalg.qr(start)[0]
+    return _Space(multiply, start, 1).pairs(count)
 
 
 class _Space:
