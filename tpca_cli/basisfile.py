@@ -69,10 +69,12 @@ class StoredBasis:
 
     @property
     def framing(self) -> Framing:
+        """How images become frames."""
         return self.origin.framing
 
     @property
     def dtype(self) -> str:
+        """The type of the pixels, "u1" or "u2"."""
         return self.origin.dtype
 
 
@@ -211,6 +213,7 @@ PIECE = 1 << 17
 
 
 def put_operator(writer: store.Writer, operator: Operator) -> None:
+    """Write an operator; an L x L one piece by piece, each with its digest."""
     writer.put("operator/sums", operator.sums)
     if isinstance(operator, ModeOperators):
         for k, matrix in enumerate(operator.matrices):
