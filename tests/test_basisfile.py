@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import numpy as np
 import pytest
 
 from tpca_cli import basisfile, store
-from tpca_cli.basisfile import BASIS_SCHEMA, Origin
+from tpca_cli.basisfile import BASIS_SCHEMA, Basis, Origin
 from tpca_cli.errors import FileRefused, OutputExists
 from tpca_cli.frames.arrays import ArrayFrames
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
-from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
 from tpca_cli.tensor_pca.algorithm3 import GramOperator, solve_subspace
 from tpca_cli.tensor_pca.basis import TensorBasis
 
@@ -161,3 +162,61 @@ def test_a_damaged_operator_is_found_when_it_is_used(tmp_path: Path) -> None:
             writer.put(name, array)
     with pytest.raises(FileRefused, match="damaged"):
         basisfile.add_operator(odd, TensorOperator(SHAPE))
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("method", [*METHODS, "svd"])
+def test_a_basis_is_arrays(method: str, center: bool, tmp_path: Path) -> None:
+    """A u = lambda u, with the eigentensors, the mean and the residuals that the file gives."""
+    if method == "svd":
+        basis: TensorBasis = singular_rank1(solve_modes(modes(), center=center), basis_of("operator", center))
+    elif method == "rank1":
+        basis = measured_rank1(solve_modes(modes(), center=center), ArrayFrames(FRAMES), 30)
+    else:
+        basis = basis_of(method, center)
+    origin = replace(origin_of("rank1" if method == "svd" else method), center=center)
+    basisfile.write(tmp_path / "b.h5", origin, basis, None)
+    read = Basis(tmp_path / "b.h5")
+    u = read.eigentensors
+    assert u.shape == (read.components, *SHAPE) and u.dtype == np.float64
+    assert np.allclose(np.einsum("lhwc,mhwc->lm", u, u), np.eye(len(u)), atol=1e-12)
+    assert (read.mean is None) is not center
+    x = FRAMES - (FRAMES.mean(axis=0) if center else 0.0)
+    if center:
+        assert read.mean is not None and np.allclose(read.mean, FRAMES.mean(axis=0))
+    d = np.einsum("nhwc,lhwc->nl", x, u)
+    assert np.allclose(read.project(FRAMES), d, atol=1e-8)
+    assert read.measured and read.total == pytest.approx((x**2).sum())
+    assert np.allclose((d**2).sum(axis=0), read.eigenvalues, rtol=1e-9)
+    if method != "rank1":
+        left = np.einsum("nhwc,nl->lhwc", x, d) - read.eigenvalues[:, None, None, None] * u
+        norms = np.sqrt((left**2).sum(axis=(1, 2, 3)))
+        assert read.residuals.shape == (12,)
+        assert np.abs(norms - read.residuals).max() <= 1e-12 * read.eigenvalues[0]
+    else:
+        assert read.residuals.shape == (3,)
+
+
+def test_residuals_of_nothing_are_no_share(tmp_path: Path) -> None:
+    """All pairs of few frames: those without energy have no relative residual."""
+    few = tensor(FRAMES[:9])
+    basisfile.write(tmp_path / "b.h5", origin_of("operator"), solve_operator(few), None)
+    facts = basisfile.basis_facts(tmp_path / "b.h5", origin_of("operator"), solve_operator(few))
+    assert facts["components"] == 108 and facts["residual_relative"] <= 1e-9
+
+
+def test_the_documented_layout_is_the_table() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "BASIS.md").read_text()
+    rows = re.findall(r"^\| `([a-z_/K]+)` \| ([fiu][148]) \| \((.*?)\) \|", page, re.M)
+    documented = {path.replace("K", "*"): dtype for path, dtype, _ in rows}
+    for path, field in BASIS_SCHEMA.fields.items():
+        assert documented[path] == field.dtype.lstrip("<"), path
+    assert set(documented) == set(BASIS_SCHEMA.fields)
+
+
+def test_the_documented_reader_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "BASIS.md").read_text()
+    basisfile.write(tmp_path / "basis.h5", origin_of("rank1"), basis_of("rank1"), None)
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    exec(compile(code, "BASIS.md", "exec"), {})

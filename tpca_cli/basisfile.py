@@ -1,4 +1,4 @@
-"""The table of a basis file and the records that it is read into."""
+"""The table of a basis file and the records that it is read into; docs/BASIS.md has it in words."""
 
 from __future__ import annotations
 
@@ -203,6 +203,8 @@ def _check_shapes(basis: TensorBasis) -> None:
         raise ValueError(f"{basis.indices.shape} indices for {r} rank-1 tensors")
     if (basis.indices < 0).any() or (basis.indices >= np.array(shape)).any():
         raise ValueError("a multi-index lies outside the frame")
+    if basis.residuals.shape != (len(shape) if basis.rotation is None else m,):
+        raise ValueError(f"{basis.residuals.shape} residuals for {m} components")
     if basis.rotation is not None and basis.rotation.shape != (r, m):
         raise ValueError("the rotation does not belong to the components")
 
@@ -293,6 +295,7 @@ def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[s
         "frames": origin.frames,
         "centered": origin.center,
         "components": None,
+        "total": None,
         "energy": None,
         "residual": None,
         "residual_relative": None,
@@ -303,7 +306,7 @@ def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[s
 
 
 def _solved(basis: TensorBasis) -> dict[str, Any]:
-    if isinstance(basis, Rank1Basis):
+    if isinstance(basis, Rank1Basis) and basis.rotation is None:
         tops = np.array([values[0] for values in basis.mode_values])
         shares = np.divide(basis.residuals, tops, out=np.zeros_like(tops), where=tops > 0)
         residual = relative = float(shares.max(initial=0.0))
@@ -312,11 +315,13 @@ def _solved(basis: TensorBasis) -> dict[str, Any]:
     else:
         top = float(basis.energies[0]) if basis.energies[0] > 0 else 1.0
         residual = float(basis.residuals.max(initial=0.0)) / top
-        positive = basis.energies > 0
-        relative = float((basis.residuals[positive] / basis.energies[positive]).max(initial=0.0))
+        # Below this there is only rounding, and a share of that says nothing.
+        real = basis.energies > top * prod(basis.frame_shape) * np.finfo(np.float64).eps
+        relative = float((basis.residuals[real] / basis.energies[real]).max(initial=0.0))
         energy = basis.energy()
     return {
         "components": basis.components,
+        "total": basis.total,
         "energy": energy,
         "residual": residual,
         "residual_relative": relative,
@@ -329,6 +334,13 @@ class Basis:
     basis = Basis("basis.h5")
     coefficients = basis.project(frames)              # (n, M)
     frames = basis.reconstruct(coefficients[:, :50])  # (n, h, w, c), from the first 50 components
+    basis.eigentensors                                # (M, h, w, c), orthonormal, strongest first
+
+    `eigenvalues` (M,) are the energies sum_n d_nl^2 of the components over the images of the fit; of a rank1
+    basis with `measured` False they are products of mode eigenvalues, which give an order and no more. `mean`
+    (h, w, c) is what `project` subtracts, None without --center. `residuals` (M,) are the measured
+    |A u_l - lambda_l u_l|; a rank1 basis of chosen rank-1 tensors has one for each mode instead, the largest
+    |A^k u - lambda u|.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -339,6 +351,17 @@ class Basis:
         self.method: str = stored.basis.method
         self.frame_shape: tuple[int, ...] = stored.basis.frame_shape
         self.eigenvalues: npt.NDArray[np.float64] = stored.basis.energies
+        self.residuals: npt.NDArray[np.float64] = stored.basis.residuals
+        self.mean: npt.NDArray[np.float64] | None = stored.basis.mean
+        self.total: float = stored.basis.total
+        self.measured: bool = not isinstance(stored.basis, Rank1Basis) or stored.basis.measured
+
+    @property
+    def eigentensors(self) -> npt.NDArray[np.float64]:
+        """U_il, (M, h, w, c): an array of its own, made when it is asked for."""
+        basis = self._basis
+        columns = basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix  # (L, M)
+        return np.ascontiguousarray(columns.T).reshape(self.components, *self.frame_shape)
 
     @property
     def components(self) -> int:

@@ -13,7 +13,7 @@ from tpca_cli import basisfile
 
 WAYS = {
     "rank1": ("--method", "rank1"),
-    "rank1-center": ("--method", "rank1", "--components", 40, "--center"),
+    "rank1-center": ("--method", "rank1", "--components", 40, "--center", "--truncation", "products"),
     "tiles": ("--tile", 4, "--method", "operator"),
     "operator": ("--method", "operator", "--components", 6, "--keep-operator", "--center"),
     "energy": ("--method", "operator", "--size", "8x8", "--energy", 0.9),

@@ -28,8 +28,12 @@ Examples:
 \b
 Methods: rank1 (small matrices, one per mode), operator (the eigentensors of the whole operator: the best
 basis for its size), subspace (the same for fewer images than pixels), auto.
-Solvers: exact forms the operator (residual at most 1e-6 of the largest eigenvalue; needed for --all,
---keep-operator, --update and merge), fast reads the frames a few times instead."""
+Solvers: exact forms the operator (its space is the true one within 1e-6, or residuals are at most
+--tolerance; needed for --all, --keep-operator, --update and merge), fast reads the frames a few times.
+
+\b
+Where an operator does not fit --memory its products are streamed, and auto may choose otherwise: the same
+images then give the same components within their residuals, but a file with another digest."""
 
 
 def choice_options(function: options.F) -> options.F:
@@ -64,7 +68,7 @@ def solve_options(function: options.F) -> options.F:
             type=options.Number(1e-12, 0.1),
             metavar="R",
             help="The largest residual, as a share of the largest eigenvalue; not reached is an error. "
-            "[default: 1e-6 for exact; fast reports what it reached]",
+            "[default: exact finds the true space within 1e-6; fast reports what it reached]",
         ),
         click.option(
             "--center", is_flag=True, help="Subtract the mean frame first (the paper does not; PCA does)."
@@ -92,6 +96,14 @@ def solve_options(function: options.F) -> options.F:
 @options.size_option
 @options.tile_option
 @choice_options
+@click.option(
+    "--truncation",
+    type=click.Choice(["indices", "svd", "products"]),
+    help="Which components of rank1 to keep: indices, the rank-1 tensors with the most measured energy (one "
+    "more pass); svd, the singular vectors of the coefficients (the best M; as large as a dense basis); "
+    "products, by products of mode eigenvalues (no pixels needed). [default: indices with --components or "
+    "--energy; products with --update, and in merge]",
+)
 @click.option(
     "--solver",
     type=click.Choice(["auto", "exact", "fast"]),
@@ -138,6 +150,7 @@ def command(
     components: int | None,
     energy: float | None,
     all_pairs: bool,
+    truncation: str | None,
     solver: str,
     center: bool,
     tolerance: float | None,
@@ -171,7 +184,16 @@ def command(
     choice = options.in_force(components=components, energy=energy, all_pairs=all_pairs)
     components, energy, all_pairs = choice.values()
     wish = FitOptions(
-        method, solver, components, energy, all_pairs, center, tolerance, keep_operator, operator_only
+        method=method,
+        solver=solver,
+        components=components,
+        energy=energy,
+        all_pairs=all_pairs,
+        center=center,
+        tolerance=tolerance,
+        keep_operator=keep_operator,
+        operator_only=operator_only,
+        truncation=truncation,
     )
     request = FitRequest(
         sources=sources,
@@ -228,9 +250,9 @@ def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: 
         **result.ignored.to_dict(),
         "seconds": result.seconds,
     }
-    asked = result.plan.components
-    if result.basis is not None and asked is not None and result.basis.components < asked:
-        console.warn(f"{asked} components were asked for, but only {result.basis.components} carry energy")
+    asked, basis = result.plan.components, result.basis
+    if basis is not None and asked is not None and basis.components < asked and basis.total > 0:
+        console.warn(f"{asked} components were asked for, but only {basis.components} carry energy")
     if result.duplicates:
         console.say(f"{result.duplicates} images were counted already and left out")
     text = "\n".join(filter(None, [basis_text(request.output, facts), str(result.ignored)]))
@@ -243,7 +265,12 @@ def basis_text(path: Path, facts: dict[str, Any]) -> str:
     lines = [f"{facts['images']} images, {facts['frames']} frames of {shape(facts['frame_shape'])}"]
     if facts["components"] is None:
         return f"{lines[0]}\n{path}: {human(facts['file_bytes'])}, the operator alone"
-    energy = "" if facts["energy"] is None else f", {100 * facts['energy']:.3f} % of the energy"
+    if facts["total"] <= 0:
+        why = "all images are alike" if facts["centered"] else "all images are black"
+        return "\n".join([*lines, f"no energy: {why}", f"{path}: {human(facts['file_bytes'])}"])
+    energy = ", by products of mode eigenvalues (energy not measured)"
+    if facts["energy"] is not None:
+        energy = f", {100 * facts['energy']:.3f} % of the energy"
     center = " after centering" if facts["centered"] else ""
     lines.append(f"{facts['components']} components ({facts['method']}, {facts['solver']}){energy}{center}")
     lines.append(

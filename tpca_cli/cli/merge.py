@@ -17,8 +17,9 @@ Examples:
   tpca merge part1.h5 part2.h5 -o basis.h5
 
 \b
-Operators are sums of integers: the result has the same bytes as one fit over all images. Parts that have
-counted the same image are refused, since a sum cannot be taken apart."""
+Operators are sums of integers: the result has the same bytes as one fit over all images (for rank1 with
+--components, one with --truncation products: energies are measured on pixels, and an operator has none).
+Parts that have counted the same image are refused, since a sum cannot be taken apart."""
 
 
 @click.command("merge", epilog=EPILOG)

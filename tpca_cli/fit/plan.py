@@ -18,6 +18,8 @@ from tpca_cli.errors import UsageError, printable
 from tpca_cli.sources.read_plan import OnError, check_scanned
 from tpca_cli.sources.scan import Scan, Skipped, distinct, require_some
 from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
+from tpca_cli.tensor_pca.algorithm3 import SMALL as LAPACK_FRAMES
+from tpca_cli.tensor_pca.solve import by_gram
 
 OVERHEAD = 128 << 20  # interpreter, libraries, blocks in flight
 COMPLETE = 1024  # frames of up to this many values get all their components unless fewer are asked for
@@ -39,6 +41,7 @@ class FitOptions:
     tolerance: float | None = None
     keep_operator: bool = False
     operator_only: bool = False
+    truncation: str | None = None  # of rank1: "indices", "svd" or "products"
 
     @property
     def choice(self) -> dict[str, int | float | bool] | None:
@@ -63,6 +66,8 @@ class Plan:
     memory: int
     seconds: float
     reason: str
+    truncation: str | None = None  # of rank1: which components are kept, and in which order
+    principal: Plan | None = None  # of rank1 with "svd": how the singular vectors are found
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,12 @@ def plan(wish: FitOptions, counts: ProblemSize) -> Plan:
 
 def _method(wish: FitOptions, counts: ProblemSize) -> tuple[str, str]:
     n, size = counts.frames, counts.size
+    if wish.truncation is not None and wish.method in ("operator", "subspace"):
+        raise UsageError(
+            f"--truncation is for --method rank1: {wish.method} keeps its strongest eigentensors"
+        )
+    if wish.truncation is not None and wish.method == "auto":
+        return "rank1", "the method that --truncation belongs to"
     if wish.method != "auto":
         if wish.method == "subspace" and n >= size:
             raise UsageError(
@@ -128,7 +139,53 @@ def _rank1(wish: FitOptions, counts: ProblemSize, reason: str) -> Plan:
     flops = 2.0 * counts.frames * counts.size * sum(counts.frame_shape)
     memory = OVERHEAD + 40 * counts.size
     components = None if wish.all_pairs else wish.components
-    return Plan("rank1", "exact", False, components, wish.energy, True, memory, _time(flops, 8), reason)
+    truncation, principal = wish.truncation, None
+    if truncation is not None and truncation != "products" and counts.given:
+        raise UsageError(
+            f"--truncation {truncation} is measured on the pixels of all images, and those counted earlier "
+            "are not at hand: fit all images at once, or use --truncation products"
+        )
+    if truncation == "svd" and not wish.operator_only:
+        principal = _principal(wish, counts)
+        memory, flops = memory + principal.memory, 2 * flops
+    elif truncation is None and (components or wish.energy) is not None and not counts.given:
+        truncation = "indices"
+    if truncation == "products" and wish.energy is not None:
+        raise UsageError("--energy needs measured energies: use --truncation indices or svd")
+    if truncation == "indices":
+        flops *= 2
+    elif components is not None and truncation != "svd":
+        truncation = "products"
+        reason += "; ordered by products of mode eigenvalues, which need no pixels"
+    seconds = _time(flops, 8) + (principal.seconds if principal else 0.0)
+    return Plan(
+        "rank1",
+        principal.solver if principal else "exact",
+        False,
+        components,
+        wish.energy,
+        True,
+        memory,
+        seconds,
+        reason,
+        truncation,
+        principal,
+    )
+
+
+def _principal(wish: FitOptions, counts: ProblemSize) -> Plan:
+    """The way to the singular vectors: by the N x N operator where it is the smaller one and fits."""
+    n, size = counts.frames, counts.size
+    m = min(wish.components or n, n)
+    spanned = n < size and n <= LAPACK_FRAMES and _gram_memory(n, size, m) <= counts.memory
+    inner = replace(
+        wish,
+        method="subspace" if spanned else "operator",
+        all_pairs=wish.choice is None or wish.all_pairs,
+        keep_operator=False,
+        truncation=None,
+    )
+    return plan(replace(inner, all_pairs=False) if spanned else inner, counts)
 
 
 def _operator(
@@ -140,6 +197,8 @@ def _operator(
     keep = wish.keep_operator or wish.operator_only or size <= KEPT
     dense = _dense_memory(size, counts.itemsize, m, all_pairs=every, keep=keep)
     stream = _stream_memory(size, m)
+    if by_gram(n, size, components):
+        stream = max(stream, _gram_memory(n, size, min(components or n, n)))
     must = every or wish.keep_operator or wish.operator_only or counts.given
     if must and dense > counts.memory:
         raise UsageError(
@@ -175,7 +234,7 @@ def _subspace(
             "neither kept nor merged: use --method operator or rank1"
         )
     m = min(components or n, n)
-    memory = OVERHEAD + 40 * n**2 + 24 * size * m + 8 * size * min(512, 2 * m)
+    memory = _gram_memory(n, size, m)
     if memory > counts.memory:
         raise UsageError(
             f"subspace with {n} frames needs {memory / 2**30:.1f}G of memory and --memory is "
@@ -194,6 +253,11 @@ def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bo
     else:
         solve = 8 * size * 12 * block
     return OVERHEAD + 8 * size**2 * (2 if keep else 1) + max(gathered, solve)
+
+
+def _gram_memory(n: int, size: int, m: int) -> int:
+    """The N x N operator in integers and floats, with its eigenvectors, and Q with the products for it."""
+    return OVERHEAD + 40 * n**2 + 24 * size * m + 8 * size * min(512, 2 * m)
 
 
 def _stream_memory(size: int, m: int) -> int:

@@ -31,9 +31,9 @@ from tpca_cli.frames.stage import Staged, stage
 from tpca_cli.interfaces import Frames, Progress, Say
 from tpca_cli.sources.read_plan import ReadPlan
 from tpca_cli.sources.scan import Ignored, Scan, Skipped, scan
-from tpca_cli.tensor_pca.algorithm1 import TOLERANCE
-from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, solve_modes
-from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
+from tpca_cli.tensor_pca.basis import OperatorBasis, SubspaceBasis, TensorBasis
 from tpca_cli.tensor_pca.solve import fixed_threads, new_operator, solve_frames, solve_given
 
 
@@ -114,16 +114,7 @@ def _solve_and_write(
     operator = None
     basis: TensorBasis | None
     if decided.streamed or decided.method == "subspace":
-        tolerance = wish.tolerance if decided.solver == "fast" else wish.tolerance or TOLERANCE
-        basis = solve_frames(
-            frames,
-            decided.method,
-            decided.components,
-            energy=decided.energy,
-            center=wish.center,
-            tolerance=tolerance,
-            progress=progress,
-        )
+        basis = _principal(wish, decided, frames, progress)
     else:
         operator = new_operator(decided.method, frames.frame_shape, frames.dtype)
         if request.update is not None:
@@ -133,10 +124,14 @@ def _solve_and_write(
         consume = not decided.keep_operator
         if wish.operator_only:
             basis = None
-        elif decided.method == "rank1" and decided.energy is not None and base is None:
+        elif decided.principal is not None:
+            assert isinstance(operator, ModeOperators)
+            principal = _principal(wish, decided.principal, frames, progress)
+            basis = singular_rank1(solve_modes(operator, center=wish.center), principal)
+        elif decided.truncation == "indices":
             assert isinstance(operator, ModeOperators)
             complete = solve_modes(operator, center=wish.center)
-            basis = measured_rank1(complete, frames, decided.energy)
+            basis = measured_rank1(complete, frames, decided.components, energy=decided.energy)
         else:
             basis = solve_given(
                 operator,
@@ -154,6 +149,33 @@ def _solve_and_write(
     )
     clock.lap("write")
     return basis
+
+
+def _principal(
+    wish: FitOptions, decided: Plan, frames: Frames, progress: Progress | None
+) -> OperatorBasis | SubspaceBasis:
+    """The principal components of the frames, by Algorithm 1 or 3."""
+    if decided.streamed or decided.method == "subspace":
+        return solve_frames(
+            frames,
+            decided.method,
+            decided.components,
+            energy=decided.energy,
+            center=wish.center,
+            tolerance=wish.tolerance,
+            exact=decided.solver != "fast",
+            progress=progress,
+        )
+    operator = TensorOperator(frames.frame_shape, frames.dtype)
+    frames.add_to(operator, progress)
+    return solve_operator(
+        operator,
+        decided.components,
+        energy=decided.energy,
+        center=wish.center,
+        tolerance=wish.tolerance,
+        consume=True,
+    )
 
 
 def _stage(

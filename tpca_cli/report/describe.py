@@ -299,7 +299,7 @@ def _relative_residual(file: Reader, values: Floats) -> float | None:
     if not file.has("basis/residuals"):
         return None
     residuals = file.array("basis/residuals")
-    if file.has("basis/mode_values/0"):
+    if file.has("basis/mode_values/0") and not file.has("basis/rotation"):
         tops = [float(file.array(f"basis/mode_values/{k}")[0]) for k in range(len(residuals))]
     else:
         tops = [float(values[0])] * len(residuals)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.errors import ConvergenceError
 from tpca_cli.tensor_pca.algorithm2 import partial_trace
 from tpca_cli.tensor_pca.basis import Array, OperatorBasis, Rank1Basis, enough
 from tpca_cli.tensor_pca.eigen import Eigenpairs, solve_dense
@@ -141,7 +142,10 @@ class TensorOperator:
 TOLERANCE = 1e-6
 """The largest |A u - lambda u| / lambda_1 that the exact solver leaves."""
 
-SMALL = 1536  # up to this size LAPACK is quicker than any iteration
+SINE = 1e-6
+"""The largest sine of the angle between its space and the true one, unless a tolerance is asked for."""
+
+SMALL = 4096  # up to this size LAPACK is quicker than any iteration that is as accurate
 COORDINATES = 4  # rank-1 coordinates per wanted component that a start is computed in
 
 
@@ -151,13 +155,14 @@ def solve_operator(
     *,
     energy: float | None = None,
     center: bool = False,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     consume: bool = False,
 ) -> OperatorBasis:
     """The basis of the strongest `components`, or as many as hold a share `energy`; all L by default.
 
-    Where a choice is made, components without energy are left out: the rank is found, not assumed.
-    `consume` reuses the memory of the operator.
+    Residuals are at most `tolerance` lambda_1; without one they are as small as it takes for the space to be
+    the true one within `SINE`. Where a choice is made, components without energy are left out: the rank
+    is found, not assumed. `consume` reuses the memory of the operator.
     """
     mean = operator.sums / max(1, operator.n) if center else None
     shape = operator.frame_shape
@@ -172,25 +177,50 @@ def solve_operator(
         pairs = holding(matrix, shape, rank, float(energy or 0.0) * total, tolerance)
     if components is not None or energy is not None:
         pairs = pairs.first(max(1, pairs.rank()))
+    check_residual(pairs, tolerance)
     return OperatorBasis(shape, pairs.vectors, pairs.values, total, mean, pairs.residuals)
 
 
-def strongest(matrix: Array, shape: tuple[int, ...], count: int, tolerance: float) -> Eigenpairs:
-    """The `count` strongest pairs, by whichever way is quicker for this size."""
-    if len(matrix) <= SMALL or 4 * count > len(matrix):
+def strongest(
+    matrix: Array, shape: tuple[int, ...], count: int, tolerance: float | None, small: int | None = None
+) -> Eigenpairs:
+    """The `count` strongest pairs, by LAPACK up to a size of `small`, then by what is quicker."""
+    if len(matrix) <= (SMALL if small is None else small) or 4 * count > len(matrix):
         return solve_dense(matrix, count)
     start = rank1_start(matrix, shape, guarded(count, len(matrix)))
-    return solve_top(lambda v: matrix @ v, start, count, tolerance=tolerance)
+    return solve_top(
+        lambda v: matrix @ v,
+        start,
+        count,
+        tolerance=TOLERANCE if tolerance is None else tolerance,
+        sine=SINE if tolerance is None else None,
+    )
 
 
-def holding(matrix: Array, shape: tuple[int, ...], rank: int, energy: float, tolerance: float) -> Eigenpairs:
+def holding(
+    matrix: Array,
+    shape: tuple[int, ...],
+    rank: int,
+    energy: float,
+    tolerance: float | None,
+    small: int | None = None,
+) -> Eigenpairs:
     """As many pairs as hold `energy`: the number is doubled until they do."""
-    count = rank if len(matrix) <= SMALL else min(rank, 64)
+    count = rank if len(matrix) <= (SMALL if small is None else small) else min(rank, 64)
     while True:
-        pairs = strongest(matrix, shape, count, tolerance)
+        pairs = strongest(matrix, shape, count, tolerance, small)
         if count == rank or pairs.values.sum() >= energy:
             return pairs.first(enough(pairs.values, energy))
         count = min(rank, 2 * count)
+
+
+def check_residual(pairs: Eigenpairs, tolerance: float | None) -> None:
+    """An error where pairs are not as accurate as was asked for."""
+    if tolerance is not None and pairs.residual > tolerance:
+        raise ConvergenceError(
+            f"the residual is {pairs.residual:.1e} lambda_1, not {tolerance:.1e}: rounding allows no less; "
+            "give a larger --tolerance"
+        )
 
 
 def guarded(count: int, size: int) -> int:

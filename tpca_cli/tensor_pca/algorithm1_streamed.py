@@ -4,6 +4,10 @@ For frames whose L x L operator fits no memory, or is not worth its time. The st
 2: rank-1 coordinates learned from a sample, the strongest of them, and D'D in these, V. One more pass gives
 A V, whose span holds far better components, and another one them and their measured residuals; a `tolerance`
 buys as many passes as it takes.
+
+Products are in float32 while that is enough. An eigenvalue comes out of them as |X'u|^2, of which rounding
+makes eps^2 lambda_1 and not eps lambda_1; but the directions of A V get lost among the rounding errors of the
+strong ones long before, so that components much weaker than the first are computed in float64.
 """
 
 from __future__ import annotations
@@ -19,14 +23,17 @@ from tpca_cli.interfaces import Frames, Progress
 from tpca_cli.tensor_pca.algorithm1 import guarded
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.basis import Array, OperatorBasis, Rank1Basis, enough
-from tpca_cli.tensor_pca.eigen import Eigenpairs
 from tpca_cli.tensor_pca.exact import Integers
 from tpca_cli.tensor_pca.fold import add, join
 from tpca_cli.tensor_pca.krylov import refine, solve_top
 
 SAMPLE = 1024  # frames that the coordinates are learned from
 COORDINATES = 4  # rank-1 coordinates per wanted component that the start is computed in
-SINGLE = 1e-5  # residuals below this need float64 products
+SINGLE = 1e-5  # residuals below this need float64 products,
+WEAK = 1e-7  # and so do eigenvalues below this share of the largest
+NARROW = 1e-5  # coordinates weaker than this share of the strongest need a float64 start
+MANY = 8  # from one component for so many frames on, what is left is little, and one product more is due
+NOISE = 64  # eps^2 lambda_1 is what rounding makes of no energy; so many times that is energy
 
 
 def solve_stream(
@@ -36,38 +43,40 @@ def solve_stream(
     energy: float | None = None,
     center: bool = False,
     tolerance: float | None = None,
+    sine: float | None = None,
     progress: Progress | None = None,
 ) -> OperatorBasis:
-    """The strongest `components`, or as many as hold a share `energy`, of A = X X' by passes over X."""
+    """The strongest `components`, or as many as hold a share `energy`, of A = X X' by passes over X.
+
+    `tolerance` is the largest residual as a share of lambda_1; with `sine`, the space is also held to the
+    true one. Without either, what two or three products give is measured and returned.
+    """
     passes = _Passes(frames, progress)
     rank1 = passes.coordinates(center)
     rank = max(1, min(prod(frames.frame_shape), frames.count - int(center)))
-    precision = np.dtype(np.float64 if (tolerance or 1.0) < SINGLE else np.float32)
     count = min(rank, 64 if components is None else components)
     while True:
-        moments, start = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
+        moments, start, values = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
         mean = moments.mean() if center else None
         total = moments.total(center=center)
-        pairs = _solve(passes.product(mean, precision), start, count, tolerance)
+        weak = (tolerance or 1.0) < SINGLE or values[min(count, len(values)) - 1] < WEAK * values[0]
+        precision = np.dtype(np.float64 if weak else np.float32)
+        multiply = passes.product(mean, precision)
+        if tolerance is None:
+            pairs = refine(multiply, start, count, 1 if MANY * count < frames.count else 2)
+        else:
+            # Q with A Q is the largest thing in memory here: little room, for a few more passes.
+            pairs = solve_top(multiply, start, count, tolerance=tolerance, sine=sine, room=3)
         held = float(pairs.values.sum())
         if energy is None or held >= energy * total or count == rank:
             break
         count = min(rank, 2 * count)
     if energy is not None:
         pairs = pairs.first(enough(pairs.values, energy * total))
-    # Rounding of the products grows like the square root of the number of terms, not like the number.
-    noise = np.finfo(precision).eps / np.sqrt(len(pairs.vectors))
-    pairs = pairs.first(max(1, pairs.rank(float(noise))))
+    single = NOISE * float(np.finfo(np.float32).eps) ** 2 / len(pairs.vectors)
+    noise = float(np.finfo(np.float64).eps)
+    pairs = pairs.first(max(1, pairs.rank(noise if weak else max(noise, single))))
     return OperatorBasis(frames.frame_shape, pairs.vectors, pairs.values, total, mean, pairs.residuals)
-
-
-def _solve(
-    multiply: Callable[[Array], Array], start: Array, count: int, tolerance: float | None
-) -> Eigenpairs:
-    if tolerance is None:
-        return refine(multiply, start, count)
-    # Q with A Q is the largest thing in memory here: little room, if at the price of a few more passes.
-    return solve_top(multiply, start, count, tolerance=tolerance, room=3)
 
 
 class _Passes:
@@ -87,12 +96,15 @@ class _Passes:
         rank1 = solve_modes(learned, center=center)
         return rank1.measured_by((rank1.project(sample, np.float32) ** 2).sum(axis=0, dtype=np.float64))
 
-    def start(self, rank1: Rank1Basis, block: int) -> tuple[Moments, Array]:
-        """The moments of the frames, and eigentensors within the strongest coordinates, (L, block)."""
+    def start(self, rank1: Rank1Basis, block: int) -> tuple[Moments, Array, Array]:
+        """The moments of the frames; eigentensors in the strongest coordinates, (L, block); their values."""
         coordinates = rank1.truncate(COORDINATES * block)
         moments, squares = self.squares(coordinates)
-        narrow = squares.astype(np.float32)  # half the time, and enough to start from
-        return moments, coordinates.rotated(narrow, block).columns()
+        held = np.sort(np.diag(squares))[::-1]
+        if held[min(block, len(held)) - 1] > NARROW * held[0]:
+            squares = squares.astype(np.float32)  # half the time, and enough to start from
+        rotated = coordinates.rotated(squares, block)
+        return moments, rotated.columns(), rotated.energies
 
     def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
         """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from dataclasses import replace
+from math import frexp, prod
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.interfaces import Frames
-from tpca_cli.tensor_pca.basis import Rank1Basis, enough
+from tpca_cli.parallel import side_by_side
+from tpca_cli.tensor_pca.basis import DenseBasis, Rank1Basis, chunks, enough, mode_products
 from tpca_cli.tensor_pca.exact import ExactGram, Integers, centered, mirrored
-from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 from tpca_cli.tensor_pca.fold import add
 
 Matrix = TypeVar("Matrix", Integers, npt.NDArray[np.float64])
@@ -142,26 +143,62 @@ def solve_modes(
     return Rank1Basis.from_matrices(matrices, components, mean=mean)
 
 
-def measured_rank1(basis: Rank1Basis, frames: Frames, energy: float) -> Rank1Basis:
-    """The fewest rank-1 tensors that hold a share of the energy, measured on the frames (eq 4B16).
+def measured_rank1(
+    basis: Rank1Basis, frames: Frames, components: int | None = None, *, energy: float | None = None
+) -> Rank1Basis:
+    """The rank-1 tensors with the most energy sum_n d_nm^2, measured on the frames (eq 4B15, 4B16).
 
-    Coefficients are integers here (fixed point), so the energies do not depend on blocks or order.
+    `basis` is complete. The strongest `components`, or the fewest that hold a share `energy`; all by default.
     """
-    fixed = FixedBasis.from_modes(basis.modes, basis.indices, dtype=frames.dtype)
-    sums, squares = frames.fold(energies, add, fixed)
-    if basis.mean is not None:
-        squares = squares - sums * sums / frames.count
-    ordered = basis.measured_by(squares.astype(np.float64) / SCALE**2)
-    return ordered.truncate(enough(ordered.energies, energy * basis.total))
+    # Every square is rounded to a multiple of 2^-bits, the same whoever computes it, and added as an integer:
+    # no sum is larger than 2^60, and none depends on blocks or on the order of the frames.
+    bits = 60 - frexp(max(1.0, basis.total))[1]
+    (found,) = frames.fold(energies, add, basis.modes, basis.mean, bits)
+    chosen = np.ravel_multi_index(tuple(basis.indices.T), basis.frame_shape)
+    ordered = basis.measured_by(np.ldexp(found.astype(np.float64), -bits)[chosen])
+    if energy is not None:
+        components = enough(ordered.energies, energy * basis.total)
+    return ordered if components is None else ordered.truncate(components)
 
 
-def energies(at: int, run: npt.NDArray[Any], fixed: FixedBasis) -> tuple[npt.NDArray[Any], ...]:
-    """Sums and squares of the coefficients of a run, as Python integers: there is no largest one."""
-    sums: npt.NDArray[Any] = np.zeros(fixed.components, object)
-    squares: npt.NDArray[Any] = np.zeros(fixed.components, object)
-    rows = max(1, (1 << 20) // prod(run.shape[1:]))
-    for start in range(0, len(run), rows):
-        d = np.asarray(fixed.project(run[start : start + rows]), np.int64)  # (b, M)
-        sums += d.sum(axis=0).astype(object)
-        squares += (d * d).sum(axis=0).astype(object)
-    return sums, squares
+def energies(
+    at: int,
+    run: npt.NDArray[Any],
+    modes: tuple[npt.NDArray[np.float64], ...],
+    mean: npt.NDArray[np.float64] | None,
+    bits: int,
+) -> tuple[Integers]:
+    """2^bits sum_n d_nm^2 of a run for all L multi-indices m in C order."""
+
+    def part(rows: slice) -> Integers:
+        block = run[rows].astype(np.float64)  # (b, I_1, .., I_d)
+        if mean is not None:
+            block -= mean
+        d = mode_products(block, modes, by_frame=True).reshape(len(block), -1)  # (b, L)
+        squares: Integers = np.rint(d * d * 2.0**bits).astype(np.int64).sum(axis=0)
+        return squares
+
+    total: Integers = np.zeros(prod(run.shape[1:]), np.int64)
+    for squares in side_by_side(part, chunks(len(run), len(total))):
+        total += squares
+    return (total,)
+
+
+def singular_rank1(basis: Rank1Basis, principal: DenseBasis) -> Rank1Basis:
+    """The singular-value form of eq 4B14: sigma_l and Z_ml of D = X U, U the complete rank-1 `basis`.
+
+    U is orthogonal, so that D D' = X X' and D'D = U'A U: the singular values of D are those of X, and its
+    right singular vectors are Z = U'Q, with Q the eigentensors of A. `principal` holds these, by Algorithm
+    1 or 3.
+    """
+    tensors = principal.matrix.T.reshape(-1, *basis.frame_shape)  # (M, I_1, .., I_d)
+    z = replace(basis, mean=None).project(tensors).T  # (L, M)
+    return replace(
+        basis,
+        rotation=np.ascontiguousarray(z),
+        energies=principal.energies,
+        total=principal.total,
+        measured=True,
+        mean=principal.mean,
+        residuals=principal.residuals,
+    )

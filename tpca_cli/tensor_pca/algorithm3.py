@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.interfaces import Frames
-from tpca_cli.tensor_pca.algorithm1 import TOLERANCE, holding, strongest
+from tpca_cli.tensor_pca.algorithm1 import check_residual, holding, strongest
 from tpca_cli.tensor_pca.algorithm1_streamed import Moments
 from tpca_cli.tensor_pca.basis import Array, SubspaceBasis
-from tpca_cli.tensor_pca.eigen import fix_signs
+from tpca_cli.tensor_pca.eigen import Eigenpairs, fix_signs
 from tpca_cli.tensor_pca.exact import ExactGram, Integers, centered, mirrored
 from tpca_cli.tensor_pca.fold import add, join
 
@@ -124,6 +124,7 @@ def _product(y: npt.NDArray[np.floating], z: npt.NDArray[np.floating]) -> Intege
     return total
 
 
+SMALL = 8192  # up to so many frames LAPACK solves: there is no good start for an iteration here
 COLUMNS = 256  # components computed together: bounded memory
 CHUNK = 1 << 22  # pixels in float64 at a time
 
@@ -135,10 +136,12 @@ def solve_subspace(
     *,
     energy: float | None = None,
     center: bool = False,
+    tolerance: float | None = None,
     order: npt.NDArray[np.int64] | None = None,
 ) -> SubspaceBasis:
     """The basis Q_il = X_in b_nl (eq 4C11) of the strongest components; all that are independent by default.
 
+    `tolerance` is the largest measured |A q - lambda q| / lambda_1; more than that is an error.
     `order` lists the frames in an order that does not depend on where they came from (by content): the
     floating-point solve then sees the same matrix, and the basis has the same bits, for any order of
     the frames.
@@ -147,9 +150,9 @@ def solve_subspace(
     a = gram.matrix(center=center, order=order)  # (N, N)
     total = float(np.trace(a))
     if energy is not None:
-        pairs = holding(a, (gram.n,), gram.n, energy * total, TOLERANCE)
+        pairs = holding(a, (gram.n,), gram.n, energy * total, tolerance, SMALL)
     else:
-        pairs = strongest(a, (gram.n,), min(components or gram.n, gram.n), TOLERANCE)
+        pairs = strongest(a, (gram.n,), min(components or gram.n, gram.n), tolerance, SMALL)
     # The operator squares the condition number: below eps * N * lambda_1 there is only noise.
     pairs = pairs.first(max(1, pairs.rank()))
     mean = _mean(frames) if center else None
@@ -171,6 +174,7 @@ def solve_subspace(
     b = np.linalg.solve(r.T, b.T).T
     rho = a @ b - b * pairs.values
     residuals = np.sqrt(np.maximum(np.einsum("nl,nl->l", rho, a @ rho), 0.0))
+    check_residual(Eigenpairs(pairs.values, final, residuals), tolerance)
     return SubspaceBasis(frames.frame_shape, final, pairs.values, total, mean, residuals)
 
 

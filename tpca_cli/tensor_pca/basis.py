@@ -105,6 +105,11 @@ class OperatorBasis(DenseBasis):
 
     method: ClassVar[str] = "operator"
 
+    @classmethod
+    def of(cls, other: DenseBasis) -> OperatorBasis:
+        """The same tensors, however they were found."""
+        return cls.from_arrays(other.to_arrays())
+
 
 class SubspaceBasis(DenseBasis):
     """The basis Q of the space that N < L frames span (Algorithm 3): Q_il = X_in b_nl  (eq 4C11)."""
@@ -153,7 +158,8 @@ class Rank1Basis:
     measured: bool = False
     mean: Array | None = None  # frame_shape
     rotation: Array | None = None  # (R, M)
-    residuals: Array = field(default_factory=lambda: np.zeros(0))  # (d,) largest |A^k u - lambda u| per mode
+    # (d,) the largest |A^k u - lambda u| of each mode; with a rotation (M,), |A u_l - lambda_l u_l|
+    residuals: Array = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def from_matrices(
@@ -192,7 +198,13 @@ class Rank1Basis:
     def rotated(self, squares: npt.NDArray[np.floating], components: int) -> Rank1Basis:
         """The singular-value form (eq 4B14) from D'D: D = Y S Z', so D'D = Z S^2 Z'  (eq 4B10)."""
         pairs = solve_dense(squares, components)
-        return replace(self, rotation=pairs.vectors, energies=pairs.values, measured=True)
+        return replace(
+            self,
+            rotation=pairs.vectors,
+            energies=pairs.values,
+            measured=True,
+            residuals=pairs.residuals,
+        )
 
     @property
     def components(self) -> int:
@@ -206,7 +218,12 @@ class Rank1Basis:
     def truncate(self, components: int) -> Rank1Basis:
         """The basis of the first `components` alone."""
         if self.rotation is not None:
-            return replace(self, rotation=self.rotation[:, :components], energies=self.energies[:components])
+            return replace(
+                self,
+                rotation=self.rotation[:, :components],
+                energies=self.energies[:components],
+                residuals=self.residuals[:components],
+            )
         return replace(self, indices=self.indices[:components], energies=self.energies[:components])
 
     def project(self, frames: npt.NDArray[np.generic], dtype: npt.DTypeLike = np.float64) -> Array:
@@ -306,17 +323,20 @@ def chunks(count: int, size: int) -> list[slice]:
     return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]
 
 
-def mode_products(block: npt.NDArray[np.floating], matrices: Sequence[Array]) -> npt.NDArray[np.floating]:
+def mode_products(
+    block: npt.NDArray[np.floating], matrices: Sequence[Array], *, by_frame: bool = False
+) -> npt.NDArray[np.floating]:
     """Contract every mode of (n, I_1, .., I_d) with its (I_k, J_k) matrix, giving (n, J_1, .., J_d).
 
     Short modes at the end become one by the Kronecker product of their matrices: more operations, but on
-    memory in order, which is quicker. The others follow one by one.
+    memory in order, which is quicker. The others follow one by one. With `by_frame` every product is of one
+    frame, so that its coefficients have the same bits wherever in a block it stands.
     """
     n, rest = len(block), list(matrices)
     last: npt.NDArray[np.floating] = rest.pop()
     while rest and rest[-1].shape[0] * len(last) <= _JOINED:
         last = np.kron(rest.pop(), last)  # (I_k .. I_d, J_k .. J_d)
-    x: npt.NDArray[np.floating] = block.reshape(-1, len(last)) @ last
+    x: npt.NDArray[np.floating] = block.reshape(*((n,) if by_frame else ()), -1, len(last)) @ last
     width = last.shape[1]
     for matrix in reversed(rest):
         x = matrix.T @ x.reshape(-1, len(matrix), width)  # (I_1 .., J_k, J_k+1 .. J_d)

@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 
 from tpca_cli.errors import UsageError
 from tpca_cli.interfaces import Frames, Progress
-from tpca_cli.tensor_pca.algorithm1 import TOLERANCE, TensorOperator, solve_operator
+from tpca_cli.tensor_pca.algorithm1 import SINE, TOLERANCE, TensorOperator, solve_operator
 from tpca_cli.tensor_pca.algorithm1_streamed import solve_stream
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.algorithm3 import GramOperator, content_order, solve_subspace
-from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.basis import OperatorBasis, SubspaceBasis, TensorBasis
 from tpca_cli.tensor_pca.fold import add
 
 Operator: TypeAlias = ModeOperators | TensorOperator
@@ -67,7 +67,7 @@ def solve_given(
         components,
         energy=energy,
         center=center,
-        tolerance=tolerance or TOLERANCE,
+        tolerance=tolerance,
         consume=consume,
     )
 
@@ -80,18 +80,48 @@ def solve_frames(
     energy: float | None = None,
     center: bool = False,
     tolerance: float | None = None,
+    exact: bool = True,
     progress: Progress | None = None,
-) -> TensorBasis:
-    """The basis of frames for which no operator is kept: of the space that they span, or streamed."""
-    if method == "subspace":
-        size = prod(frames.frame_shape) * np.dtype(frames.dtype).itemsize
-        gram = GramOperator.of(frames, max(1, (1 << 28) // size))
-        return solve_subspace(
-            frames, gram, components, energy=energy, center=center, order=content_order(frames)
+) -> SubspaceBasis | OperatorBasis:
+    """The basis of frames for which no operator is kept: of the space that they span, or streamed.
+
+    The L x L and the N x N operator have the same eigenvalues, and eigentensors that follow from one another
+    (eq 4C11): where passes over the frames would cost more, `operator` is solved by way of the second.
+    """
+    size = prod(frames.frame_shape)
+    if method == "subspace" or by_gram(frames.count, size, components):
+        rows = max(1, (1 << 28) // (size * np.dtype(frames.dtype).itemsize))
+        spanned = solve_subspace(
+            frames,
+            GramOperator.of(frames, rows),
+            components,
+            energy=energy,
+            center=center,
+            tolerance=tolerance,
+            order=content_order(frames),
+        )
+        return spanned if method == "subspace" else OperatorBasis.of(spanned)
+    if exact and tolerance is None:
+        return solve_stream(
+            frames,
+            components,
+            energy=energy,
+            center=center,
+            tolerance=TOLERANCE,
+            sine=SINE,
+            progress=progress,
         )
     return solve_stream(
         frames, components, energy=energy, center=center, tolerance=tolerance, progress=progress
     )
+
+
+GRAM_FRAMES = 4096  # frames up to which their N x N operator is solved in seconds
+
+
+def by_gram(frames: int, size: int, components: int | None) -> bool:
+    """Whether inner products of the frames give the components at less cost than passes over them."""
+    return frames < size and frames <= GRAM_FRAMES and (components is None or 4 * components >= frames)
 
 
 def new_operator(method: str, frame_shape: tuple[int, ...], dtype: Any) -> Operator:
