@@ -180,26 +180,15 @@ def command(
         raise UsageError("missing option '-o' / '--output'")
     if cluster is not None and cache is not None:
         raise UsageError("--cache is for one machine: the workers of --cluster keep frames in their memory")
-    frame = options.in_force(size=size, tile=tile)
     choice = options.in_force(components=components, energy=energy, all_pairs=all_pairs)
     components, energy, all_pairs = choice.values()
-    wish = FitOptions(
-        method=method,
-        solver=solver,
-        components=components,
-        energy=energy,
-        all_pairs=all_pairs,
-        center=center,
-        tolerance=tolerance,
-        keep_operator=keep_operator,
-        operator_only=operator_only,
-        truncation=truncation,
-    )
+    solving = (center, tolerance, keep_operator, operator_only, truncation)
+    wish = FitOptions(method, solver, components, energy, all_pairs, *solving)
     request = FitRequest(
         sources=sources,
         output=output,
         wish=wish,
-        **frame,
+        **options.in_force(size=size, tile=tile),
         memory=memory,
         workers=workers,
         max_pixels=max_pixels,
