@@ -118,6 +118,8 @@ def reach_target(
 
     interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes)
     search = StepSearch(interval, _starting_step(target, 255), FINEST, COARSEST)
+    _search_on_samples(search, target, drafts, progress, quick=True)
+    search = StepSearch(interval, search.step, FINEST, COARSEST, search.local_slope)
     _search_on_samples(search, target, drafts, progress)
     # the samples found the neighborhood; from here on only what was really coded counts
     search = StepSearch(interval, search.step, FINEST, COARSEST, search.local_slope)
@@ -138,12 +140,17 @@ def reach_target(
 
 
 def _search_on_samples(
-    search: StepSearch, target: Target, drafts: list[GroupDraft], progress: Progress | None
+    search: StepSearch,
+    target: Target,
+    drafts: list[GroupDraft],
+    progress: Progress | None,
+    *,
+    quick: bool = False,
 ) -> None:
     for tried in range(MAX_SAMPLE_STEPS):
         if progress:
             progress("searching the step", tried, MAX_SAMPLE_STEPS)
-        if search.record(sample_value(target.kind, drafts, search.step, target.components)):
+        if search.record(sample_value(target.kind, drafts, search.step, target.components, quick=quick)):
             break
     if progress:
         progress("searching the step", MAX_SAMPLE_STEPS, MAX_SAMPLE_STEPS)
