@@ -93,7 +93,7 @@ class Coder:
             best = min(both, key=lambda coder: coder._price(sample))
         else:
             best = cls._fit(sample, framing, basis, step, kept, bool(lapped) and can_lap)
-        return best._with_restorer(sample) if whole and basis.depth == 8 and effort else best
+        return best.with_filter(sample) if effort else best
 
     @classmethod
     def _fit(
@@ -127,9 +127,10 @@ class Coder:
         found = [self.encode(pictures) for pictures in some[:: -(-len(some) // 2)]]
         return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
 
-    def _with_restorer(self, sample: Sequence[Pixels]) -> Coder:
-        """With a filter fitted to the sample, unless it is too small to fit one."""
-        if sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
+    def with_filter(self, sample: Sequence[Pixels]) -> Coder:
+        """With a filter fitted to the sample at this step, if blocks may have one and it is large enough."""
+        whole = self.components == self.basis.components and self.basis.depth == 8
+        if not whole or sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
             return self
         decoded: list[restore.Singles] = []
         originals: list[restore.Singles] = []

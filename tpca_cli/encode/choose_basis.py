@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.tiling import batches
 from tpca_cli.encode.code_blocks import deviation
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError
 from tpca_cli.framing import Framing
@@ -114,10 +115,12 @@ def choose_design(
     """The design with the smallest cost; `scale` is pixels of the group per pixel of the sample."""
     if len(designs) == 1 or not sample:
         return designs[0]
+    if all(design.framing.kind == "tile" for design in designs):  # few tiles tell them apart
+        scale, sample = scale * pixel_count(sample) / pixel_count(fewer(sample)), fewer(sample)
     costs = []
     for design in designs:
         basis = integer_basis(_sample_basis(design, sample, kind), kind.dtype)
-        coder = Coder.train(list(sample), design.framing, basis, step)
+        coder = Coder.train(list(sample), design.framing, basis, step, effort=0)
         measured = coder.encode(list(sample))
         stored = sum(array.nbytes for array in coder.to_arrays().values())
         error_bits = float(measured.sse.sum()) / (EXCHANGE * step * step)
@@ -189,6 +192,19 @@ def fit_group(
 
 
 FINE_STEP = 1 / 16
+NEAR = 1.25  # a filter serves steps up to this factor from its own,
+SIMILAR = 8.0  # and the choice of lapping up to this one
+FEWER = 4  # the part of a sample that steps are first tried on
+
+
+def fewer(sample: Sequence[Pixels]) -> Sequence[Pixels]:
+    """Part of a sample, for a first look."""
+    return sample[:: FEWER if len(sample) >= 4 * FEWER else 1]
+
+
+def pixel_count(sample: Sequence[Pixels]) -> int:
+    """Pixels of all pictures."""
+    return sum(pixels.shape[0] * pixels.shape[1] for pixels in sample)
 
 
 @dataclass
@@ -203,28 +219,34 @@ class GroupDraft:
     sample: list[Pixels]
     range: Range
     link: bool = False
-    _coders: dict[tuple[float, int | None], Coder] = field(default_factory=dict)
+    _tables: Coder | None = field(default=None, repr=False)
+    _filtered: Coder | None = field(default=None, repr=False)
 
     @property
     def scale(self) -> float:
         """Pixels of the group per pixel of the sample."""
-        sampled = sum(pixels.shape[0] * pixels.shape[1] for pixels in self.sample)
-        return float(sum(member.height * member.width for member in self.members) / max(sampled, 1))
+        sampled = max(pixel_count(self.sample), 1)
+        return float(sum(member.height * member.width for member in self.members) / sampled)
 
     def coder(self, step: float, components: int | None) -> Coder:
-        """Tables trained on the sample at a step, which counts for samples up to 255."""
-        key = (step, components)
-        if key not in self._coders:
-            self._coders.clear()
-            scaled = step * self.range.unit
-            self._coders[key] = Coder.train(
-                self.sample, self.framing, self.basis, scaled, components=components
+        """The coder at a step, which counts for samples up to 255; its filter was fitted near that step."""
+        scaled = step * self.range.unit
+        if self._filtered is None or not 1 / NEAR <= scaled / self._filtered.step <= NEAR:
+            self._filtered = self.tables(step, components).with_filter(self.sample)
+        return self._filtered.with_step(scaled)
+
+    def tables(self, step: float, components: int | None) -> Coder:
+        """The coder at a step without its filter; tables and lapping serve for every step near the first."""
+        scaled = step * self.range.unit
+        if self._tables is None or not 1 / SIMILAR <= scaled / self._tables.step <= SIMILAR:
+            self._tables = Coder.train(
+                self.sample, self.framing, self.basis, scaled, components=components, effort=0
             )
-        return self._coders[key]
+        return self._tables.with_step(scaled)
 
     def forget_coders(self) -> None:
         """After a change of the range."""
-        self._coders.clear()
+        self._tables = self._filtered = None
 
     def describe(self) -> str:
         """Method, frames and, for 16 bits, the range in a few words."""
@@ -281,26 +303,34 @@ def draft_fitted(
     scope = sample_range(sample, kind, target)
     options = candidates(members, kind, method, tile, complete)
     pixels = sum(member.height * member.width for member in members)
-    sampled = sum(picture.shape[0] * picture.shape[1] for picture in sample)
+    sampled = pixel_count(sample)
     design = choose_design(options, sample, kind, step * scope.unit, pixels / max(sampled, 1))
-    basis, kept, skipped = fit(design, members, kind, reading, progress)
+    skipped: list[Skipped] = []
+    if complete:  # all pixels are here already
+        basis, kept = _sample_basis(design, sample, kind), list(members)
+    else:
+        basis, kept, skipped = fit(design, members, kind, reading, progress)
     if not kept:
         return None, skipped
     fixed = integer_basis(basis, kind.dtype)
     return GroupDraft(kind, tuple(kept), design.method, design.framing, fixed, sample, scope), skipped
 
 
-def sample_value(kind: str, drafts: Sequence[GroupDraft], step: float, components: int | None) -> float:
-    """What a target measures, estimated on the samples at a step."""
+def sample_value(
+    kind: str, drafts: Sequence[GroupDraft], step: float, components: int | None, *, quick: bool = False
+) -> float:
+    """What a target measures, estimated on the samples at a step; `quick` on few of them, without filters."""
     error = samples = energy = size = 0.0
     for draft in drafts:
-        coder = draft.coder(step, components)
-        measured = coder.encode(draft.sample)
-        share = draft.scale / draft.range.reference**2
-        error += float(measured.sse.sum()) * share
-        samples += sum(pixels.size for pixels in draft.sample) * draft.scale
-        energy += sum(float((pixels.astype(float) ** 2).sum()) for pixels in draft.sample) * share
-        size += measured.bits / 8 * draft.scale
+        coder = draft.tables(step, components) if quick else draft.coder(step, components)
+        sample = fewer(draft.sample) if quick else draft.sample
+        scale = draft.scale * pixel_count(draft.sample) / max(pixel_count(sample), 1)
+        measured = [coder.encode(pictures) for pictures in batches(draft.framing, sample)]
+        share = scale / draft.range.reference**2
+        error += sum(float(block.sse.sum()) for block in measured) * share
+        samples += sum(pixels.size for pixels in sample) * scale
+        energy += sum(float((pixels.astype(float) ** 2).sum()) for pixels in sample) * share
+        size += sum(block.bits for block in measured) / 8 * scale
         size += sum(array.nbytes for array in coder.to_arrays().values())
         size += 24 * len(draft.members)  # names and index, about
     if kind == "psnr":
@@ -314,7 +344,7 @@ def truncation_step(drafts: Sequence[GroupDraft], components: int) -> float:
     """A step whose noise adds at most 0.05 dB to the error of keeping `components` per frame."""
     step = math.inf
     for draft in drafts:
-        coder = draft.coder(FINE_STEP, components)
+        coder = draft.tables(FINE_STEP, components)
         lost = float(coder.encode(draft.sample).sse.sum())
         frames = sum(draft.framing.count(*pixels.shape[:2]) for pixels in draft.sample)
         kept = frames * min(components, draft.basis.components)

@@ -147,6 +147,8 @@ def reach_target(
     interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes, reference)
     finest = FINEST * min(1.0, 255 / reference)
     search = StepSearch(interval, _starting_step(target, reference), finest, COARSEST)
+    _search_on_samples(search, target, drafts, progress, quick=True)
+    search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
     _search_on_samples(search, target, drafts, progress)
     # the samples found the neighborhood; from here on only what was really coded counts
     search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
@@ -191,12 +193,17 @@ def _grown(drafts: Sequence[GroupDraft], result: Assembled) -> bool:
 
 
 def _search_on_samples(
-    search: StepSearch, target: Target, drafts: list[GroupDraft], progress: Progress | None
+    search: StepSearch,
+    target: Target,
+    drafts: list[GroupDraft],
+    progress: Progress | None,
+    *,
+    quick: bool = False,
 ) -> None:
     for tried in range(MAX_SAMPLE_STEPS):
         if progress:
             progress("searching the step", tried, MAX_SAMPLE_STEPS)
-        if search.record(sample_value(target.kind, drafts, search.step, target.components)):
+        if search.record(sample_value(target.kind, drafts, search.step, target.components, quick=quick)):
             break
     if progress:
         progress("searching the step", MAX_SAMPLE_STEPS, MAX_SAMPLE_STEPS)
