@@ -66,7 +66,9 @@ def test_every_truncation_is_encoded_and_decoded(truncation: str, photos: Path, 
     args = ("--method", "rank1", "--truncation", truncation, "--components", M, "--center")
     tpca("fit-basis", photos, "-o", tmp_path / "b.h5", *args)
     encode = ("--basis", tmp_path / "b.h5", "--step", 0.25, "--force")
-    tpca("encode", photos, "-o", tmp_path / "a.h5", *encode)
+    tpca(
+        "encode", photos, "-o", tmp_path / "a.h5", *encode, code=3
+    )  # the error is a large share of small images
     tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
     x = pixels(photos).astype(float)
     basis = tpca_cli.Basis(tmp_path / "b.h5")

@@ -186,7 +186,7 @@ def test_of_several_folders_one_without_images_is_skipped(photos: Path, tmp_path
     (tmp_path / "unmounted").mkdir()
     assert scan([tmp_path / "unmounted"]).skipped == ()
     assert reasons(scan([photos, tmp_path / "unmounted"]).skipped) == {
-        b"unmounted": "no image in this folder"
+        b"unmounted": "no image in this folder: is it mounted?"
     }
 
 
