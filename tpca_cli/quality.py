@@ -27,4 +27,6 @@ def peak_of(largest: int, dtype: str) -> int:
 
 def loses_detail(error: float, samples: float, deviation: float) -> bool:
     """Whether a summed squared error is too much for an image with this squared deviation from its mean."""
+    if deviation <= NEGLIGIBLE * samples:  # constant within a level: there is nothing to lose
+        return False
     return error > max(DETAIL_SHARE * deviation, NEGLIGIBLE * samples)

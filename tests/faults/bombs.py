@@ -108,7 +108,8 @@ def many_images(count: int) -> Callable[[Path], None]:
         columns["mode"] = np.zeros(count, np.int64)
         table = {name: np.repeat(values, count, axis=0) for name, values in index.blocks.items()}
         table["first"] = np.arange(count)
-        written(path, Index((b"",) * count, columns, table), [tiles()], b"")
+        many = replace(index, names=(b"",) * count, images=columns, blocks=table)
+        written(path, many, [tiles()], b"")
 
     return make
 

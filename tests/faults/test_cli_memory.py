@@ -7,13 +7,14 @@ array. Case 9 of the table.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from commands import QUICK, Ended, archived, check_failed, folder, forked, scaled, sha
+from threadpoolctl import threadpool_limits
 
 from tpca_cli.codec.kernel_job import prepare
 
@@ -22,6 +23,13 @@ MAKERS = ("empty", "zeros", "full", "concatenate", "stack", "ascontiguousarray",
 COMMANDS = ("encode", "append", "decode", "verify", "repack", "fit-basis")
 # without those that fit: OpenBLAS ends the process, or waits for ever, where it finds no memory
 LIMITED = ("append", "decode", "verify", "inspect", "repack")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_of_blas() -> Iterator[None]:
+    """OpenBLAS interrupts a process that has no addresses for its threads."""
+    with threadpool_limits(1, "blas"):
+        yield
 
 
 @pytest.fixture(scope="module")

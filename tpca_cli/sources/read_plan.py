@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, printable
 from tpca_cli.framing import TILE, WHOLE, Framing
 from tpca_cli.images import DIGEST_BYTES, MAX_PIXELS, Header, common_channels, widens
-from tpca_cli.sources.scan import Scan, Skipped
+from tpca_cli.sources.scan import UNREADABLE, Scan, Skipped
 
 DEFAULT_TILE = 8
 OnError: TypeAlias = Literal["skip", "fail"]
@@ -150,4 +150,5 @@ def check_scanned(found: Scan, on_error: OnError) -> None:
     """With `fail`, a file that the scan had to skip ends the run."""
     if found.skipped:
         first = found.skipped[0]
-        skip_or_fail(first.path, ImageRefused(first.reason), on_error)
+        kind = StorageError if first.reason.startswith(UNREADABLE) else ImageRefused
+        skip_or_fail(first.path, kind(first.reason), on_error)

@@ -27,6 +27,10 @@ HIDDEN = "hidden"
 EXAMPLES = 5  # ignored files that are named
 
 
+UNREADABLE = "cannot be read"
+"""How the reason begins where the system, not the content, is at fault."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageRef:
     """One file to read: where it is, what the archive calls it, and how to notice that it changed."""
@@ -245,7 +249,7 @@ class _Sweep:
         try:
             head = _head(target)
         except OSError as error:  # it may be anything: an image, too
-            self.skipped.append(Skipped(path, f"cannot be read: {error.strerror}"))
+            self.skipped.append(Skipped(path, f"{UNREADABLE}: {error.strerror}"))
             return
         if formats.sniff(head) is None:
             media = formats.foreign(head, path)
