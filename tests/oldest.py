@@ -33,9 +33,9 @@ def floors(project: str) -> dict[str, Version]:
         for text in re.findall(r'"([^"]+)"', entries[1]):
             requirement = Requirement(text)
             if requirement.marker is None or requirement.marker.evaluate():
-                (bound,) = requirement.specifier
-                assert bound.operator == ">=", f"{text}: no lowest version"
-                found[requirement.name] = Version(bound.version)
+                lowest = [bound.version for bound in requirement.specifier if bound.operator == ">="]
+                assert len(lowest) == 1, f"{text}: no lowest version"
+                found[requirement.name] = Version(lowest[0])
     return found
 
 
