@@ -18,10 +18,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIBRARY = "wasmtime"
 TESTS = (
-    "tests/test_golden.py",
-    "tests/test_codec_entropy.py",
-    "tests/test_images_bicubic.py",
-    "tests/test_wasm.py",
+    "tests/golden/test_golden.py",
+    "tests/codec/test_entropy.py",
+    "tests/images/test_bicubic.py",
+    "tests/codec/test_wasm.py",
 )
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
