@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-DETAIL_SHARE = 0.1
+DETAIL_SHARE = 0.25
 """An error above this share of an image's variance costs what can be seen in it, dark or flat as it is."""
 NEGLIGIBLE = 1.0
 """A mean squared error of one pixel value is no loss, even in an image that is nearly constant."""
