@@ -10,7 +10,7 @@ step fit-basis sample_data -o "$out/basis.h5" --method rank1 --tile 8
 step encode sample_data -o "$out/sample.h5" --psnr 34
 step inspect "$out/sample.h5"
 step decode "$out/sample.h5" -o "$out/restored"
-step verify "$out/sample.h5" --against sample_data
+step verify "$out/sample.h5" --against sample_data --min-psnr 29
 
 raw=$(tpca inspect "$out/sample.h5" --json | python -c 'import json, sys; print(json.load(sys.stdin)["raw_bytes"])')
 files=$(find sample_data -type f ! -name '*.py' -exec cat {} + | wc -c)
