@@ -45,11 +45,17 @@ def with_wheel(name: str, floor: Version) -> Version:
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     listed = re.search(r"Available versions: (.*)", told)
     assert listed is not None, told
-    return min(
-        version
-        for text in listed[1].split(", ")
-        if NUMBER.fullmatch(text) and (version := Version(text)) >= floor
+    allowed = sorted(
+        v for text in listed[1].split(", ") if NUMBER.fullmatch(text) and (v := Version(text)) >= floor
     )
+    return next(version for version in allowed if _installs(f"{name}=={version}"))
+
+
+def _installs(exact: str) -> bool:
+    """Whether there is a wheel of this version for this Python."""
+    command = [sys.executable, *PIP, "install", "--dry-run", "--ignore-installed", "--no-deps"]
+    command += ["--only-binary", ":all:", exact]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def main(arguments: list[str]) -> int:
@@ -64,7 +70,8 @@ def main(arguments: list[str]) -> int:
     if not python.exists():
         venv.create(FOLDER, with_pip=True)
     subprocess.run(
-        [str(python), *PIP, "install", "--quiet", "--prefer-binary", *exact, "-e", f"{ROOT}[dev]"], check=True
+        [str(python), *PIP, "install", "--quiet", "--only-binary", ":all:", *exact, "-e", f"{ROOT}[dev]"],
+        check=True,
     )
     print(f"Python {sys.version.split()[0]} with", ", ".join(exact), flush=True)
     return subprocess.run([str(python), "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
