@@ -7,7 +7,6 @@ exceptions, so that every temporary file is removed on the way out.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import os
@@ -81,6 +80,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            import difflib  # late: only a mistake needs it
+
             near = difflib.get_close_matches(args[0], COMMANDS, 1) or [ALIASES.get(args[0].lower(), "")]
             if not near[0] or "mean" in error.message:
                 raise

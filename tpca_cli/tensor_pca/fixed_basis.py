@@ -13,13 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tpca_cli.errors import FileRefused
-from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
+
+if TYPE_CHECKING:
+    from tpca_cli.tensor_pca.basis import TensorBasis
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -241,6 +243,8 @@ def _check_orthonormal(factors: tuple[Ints, ...], shape: tuple[int, ...], bits: 
 
 def integer_basis(basis: TensorBasis, dtype: DTypeLike) -> FixedBasis:
     """The integer form in which a basis codes images."""
+    from tpca_cli.tensor_pca.basis import Rank1Basis  # late: a reader of archives needs no other basis
+
     dtype = np.dtype(dtype)
     if isinstance(basis, Rank1Basis) and basis.rotation is None:
         return FixedBasis.from_modes(basis.modes, basis.indices, dtype=dtype, mean=basis.mean)
