@@ -28,7 +28,7 @@ from cluster_model import Folder, Operator, encode, even_workers, fit, span, tab
 
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import connect
-from tpca_cli.encode.remote import ClusterWorkers
+from tpca_cli.encode.remote import cluster_workers
 from tpca_cli.encode.run import EncodeRequest
 from tpca_cli.encode.run import encode as run_encode
 from tpca_cli.fit.plan import FitOptions, FitRequest
@@ -79,7 +79,7 @@ def encoded(cluster: Cluster, source: str, basis: Path, output: Path) -> float:
         Reading(),
         basis=basis,
         force=True,
-        workers=ClusterWorkers(cluster),
+        workers=cluster_workers(cluster),
     )
     start = time.perf_counter()
     run_encode(request, str)

@@ -183,7 +183,7 @@ def _locked(
     """Take the lock of the output and the workers, then encode or append."""
     from tpca_cli import store
     from tpca_cli.cluster.connect import connect
-    from tpca_cli.encode.remote import ClusterWorkers
+    from tpca_cli.encode.remote import cluster_workers
 
     with ExitStack() as stack:
         stack.enter_context(store.lock(request.output, lock_wait))
@@ -193,7 +193,7 @@ def _locked(
                 f"{'removed' if path in removed else 'found'} {printable(path)}, left by a killed run"
             )
         if cluster is not None:
-            request = replace(request, workers=ClusterWorkers(stack.enter_context(connect(cluster))))
+            request = replace(request, workers=cluster_workers(stack.enter_context(connect(cluster))))
         # looked at again under the lock: the run that we waited for may have made it
         if addition is not None and request.output.exists():
             return _append(console, replace(addition, encode=request))

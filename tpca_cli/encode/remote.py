@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -16,6 +17,7 @@ from tpca_cli.cluster.paths import anchored, as_given, errors_as_given, meter, p
 from tpca_cli.codec.coder import Coder
 from tpca_cli.encode.choose_basis import Design, FittedGroup, design_operator, solve_design
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, Task, code_job, described, kept, restored, tasks_of
+from tpca_cli.encode.workers import Workers
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.sources.probe import Kind, Member, probe_shard_members, sort_probed
@@ -27,38 +29,15 @@ from tpca_cli.tensor_pca.solve import add_state, add_states, state_of
 SHARD_PIXELS = 2**20  # that a worker codes as one task
 
 
-@dataclass(frozen=True)
-class ClusterWorkers:
-    """The passes of an encoding on the workers of a cluster; see `workers.Workers`."""
-
-    cluster: Cluster
+def cluster_workers(cluster: Cluster) -> Workers:
+    """The passes of an encoding on the workers of a cluster."""
 
     def probe(
-        self, refs: Sequence[ImageRef], reading: Reading, progress: Progress | None = None
+        refs: Sequence[ImageRef], reading: Reading, progress: Progress | None
     ) -> tuple[list[Member], list[Skipped]]:
-        """The headers of all files, in order."""
-        return sort_probed(probe_members_on(self.cluster, refs, reading), len(refs), progress)
+        return sort_probed(probe_members_on(cluster, refs, reading), len(refs), progress)
 
-    def fit(
-        self,
-        design: Design,
-        members: Sequence[Member],
-        kind: Kind,
-        reading: Reading,
-        progress: Progress | None = None,
-    ) -> FittedGroup:
-        """The basis of all images of a group."""
-        return fit_group_on(self.cluster, design, members, kind, reading, progress)
-
-    def code(
-        self,
-        plans: Sequence[GroupPlan],
-        reading: Reading,
-        checkpoint: Checkpoint | None,
-        progress: Progress | None = None,
-    ) -> Iterator[Coded]:
-        """The blocks of all groups, in order."""
-        return code_on(self.cluster, plans, reading, checkpoint, progress)
+    return Workers(probe, partial(fit_group_on, cluster), partial(code_on, cluster))
 
 
 def _on_worker(reading: Reading) -> Reading:

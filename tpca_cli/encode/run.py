@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
-from tpca_cli.encode.workers import LocalWorkers, Workers
+from tpca_cli.encode.workers import LOCAL, Workers
 from tpca_cli.errors import TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.quality import decibel, loses_detail, peak_of, psnr
@@ -53,7 +53,7 @@ class EncodeRequest:
     method: str = "auto"
     tile: int | None = None
     force: bool = False
-    workers: Workers = field(default_factory=LocalWorkers)
+    workers: Workers = LOCAL
     full_range: bool = False  # as archives of version 1 have it: 16-bit samples count up to 65535
 
 
