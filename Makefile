@@ -8,8 +8,9 @@ SIZE   ?= 64x64
 LIMIT  ?= 600
 LARGE  ?= $(DATA)
 SECONDS ?= 60
+WORK   ?= build/paper
 
-.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd bench-targets bench-cluster paper pictures sample-data kernel kernel-check priors clean
+.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd bench-psnr bench-targets bench-encode bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -49,9 +50,9 @@ format: $(VENV)/ready ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strace)
+faults: $(VENV)/ready ## crash, disk, damage and hostile-file tests (needs strace): [CVE=folder of HDF5 files]
 	@command -v strace >/dev/null || { echo "make faults needs strace: install it with your package manager"; exit 1; }
-	@$(BIN)/python -m pytest -o addopts= -q --import-mode=importlib tests/faults
+	@TPCA_CVE="$(CVE)" $(BIN)/python -m pytest -o addopts= -q --import-mode=importlib tests/faults
 
 $(VENV)/ready-fuzz: $(VENV)/ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,fuzz]'
@@ -80,14 +81,23 @@ bench-stage: $(VENV)/ready-bench ## staging speed: DATA=folder [RESIZE=HxW]
 bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools, twelve minutes: DATA=folder
 	@$(BIN)/python tests/benchmarks/fit.py $(DATA) --all-pairs
 
-bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
+bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR, SSIM and SSIMULACRA 2 beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
+	@$(BIN)/python tests/benchmarks/curves.py $(DATA) --size $(SIZE) --limit $(LIMIT)
+
+bench-psnr: $(VENV)/ready-bench ## bytes and times at given PSNR beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
 	@$(BIN)/python tests/benchmarks/rd.py $(DATA) --size $(SIZE) --limit $(LIMIT)
 
 bench-targets: $(VENV)/ready ## are --psnr and --max-bytes kept: DATA=folder
 	@$(BIN)/python tests/benchmarks/targets.py $(DATA)
 
+bench-encode: $(VENV)/ready-bench ## what the whole command costs, beside WebP and AVIF: DATA=folder
+	@$(BIN)/python tests/benchmarks/encode.py $(DATA)
+
 paper: $(VENV)/ready-bench ## the paper's experiments into docs/EXPERIMENTS.md: DATA=folder
-	@$(BIN)/python tests/benchmarks/paper.py $(DATA)
+	@$(BIN)/python tests/benchmarks/paper.py $(DATA) --work $(WORK)
+
+rivals: $(VENV)/ready-bench ## Tucker, tensor train, MPCA and PCA beside tensor PCA, into docs/EXPERIMENTS.md: DATA=folder
+	@$(BIN)/python tests/benchmarks/rivals.py $(DATA)
 
 pictures: $(VENV)/ready ## draw the README's pictures from sample_data/
 	@sh docs/pictures/make.sh
@@ -106,6 +116,12 @@ sample-data: $(VENV)/ready ## make sample_data/ anew
 
 priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, four minutes: DATA="folder folder"
 	@$(BIN)/python tools/fit_priors.py $(DATA) -o priors.json
+
+priors-exact: $(VENV)/ready ## train the models of exact coding: DATA="folder folder"
+	@$(BIN)/python tools/fit_exact_priors.py $(DATA)
+
+bench-exact: $(VENV)/ready-bench ## bytes and speed of exact archives beside lossless codecs: DATA=folder LIMIT=200 [RESIZE=HxW]
+	@$(BIN)/python tests/benchmarks/exact.py $(DATA) --limit $(LIMIT) $(if $(RESIZE),--size $(RESIZE))
 
 clean: ## remove what the targets made
 	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz build dist *.egg-info

@@ -31,6 +31,6 @@ def tpca(*arguments: object, code: int | None = 0) -> Outcome:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         got = _run([str(argument) for argument in arguments])
     out.flush()
-    outcome = Outcome(got, raw.getvalue().decode(), err.getvalue())
+    outcome = Outcome(got, raw.getvalue().decode("utf-8", "surrogateescape"), err.getvalue())
     assert code is None or got == code, f"exit {got}, expected {code}\n{outcome.out}\n{outcome.err}"
     return outcome

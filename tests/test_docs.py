@@ -32,7 +32,7 @@ def commands(text: str) -> list[list[str]]:
     """The `tpca ..` lines of a text, without their comments."""
     parts = [part.strip() for line in text.splitlines() for part in re.split(r"&&|\|\|", line)]
     return [
-        shlex.split(part.partition(" | ")[0], comments=True)[1:]
+        shlex.split(re.split(r" [|>] ", part)[0], comments=True)[1:]
         for part in parts
         if re.match(r"tpca [a-z]", part)
     ]
@@ -51,6 +51,9 @@ def workplace(tmp_path, monkeypatch):
     for number, name in enumerate(names):
         folder(tmp_path / name, 12, sizes=[(32, 48)], seed=100 * number)
         folder(tmp_path / name / "holiday", 2, sizes=[(32, 48)], seed=100 * number + 50)
+    (tmp_path / "volumes").mkdir()
+    for number in range(6):
+        np.save(tmp_path / "volumes" / f"{number}.npy", np.random.default_rng(number).normal(size=(4, 6, 5)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TPCA_FORCE", "1")  # one example after another may use the same name
     return tmp_path
@@ -112,9 +115,13 @@ def prepare(name: str) -> None:
     tpca("fit-basis", "faces", "-o", "faces-basis.h5", "--tile", 8)
     if name != "encode":
         tpca("encode", "photos", "-o", "photos.h5", "--psnr", 40)
-        shutil.copy("photos.h5", "damaged.h5")
+        for copy in ("damaged.h5", "copy.h5"):
+            shutil.copy("photos.h5", copy)
+        Path("names.txt").write_text("image_0000.png\nholiday/image_0001.png\n")
+        tpca("encode", "photos", "-o", "exact.h5", "--exact")
     if name == "inspect":
         shutil.copy("faces-basis.h5", "basis.h5")
+        tpca("encode", "faces", "-o", "scores.h5", "--basis", "basis.h5", "--plain")
 
 
 def test_docstring_examples_name_things_that_exist() -> None:

@@ -47,10 +47,20 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "verify photos.h5": (FIT, ENCODE, REPORT, CLUSTER, FRAMES, "scipy", *ALGORITHMS, *EXTRAS),
     "repack photos.h5 -o new.h5": (FIT, ENCODE, REPORT, CLUSTER, FRAMES, "scipy", *ALGORITHMS, *EXTRAS),
+    "ls photos.h5": (
+        *(FIT, ENCODE, DECODE, CLUSTER, FRAMES, SOURCES),
+        *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS),
+    ),
+    "cat photos.h5 image_0000.png": (
+        *(FIT, ENCODE, REPORT, CLUSTER, FRAMES, SOURCES),
+        *("scipy", *ALGORITHMS, *EXTRAS),
+    ),
+    "diff photos.h5 photos": (FIT, ENCODE, REPORT, CLUSTER, FRAMES, "scipy", *ALGORITHMS, *EXTRAS),
     "inspect photos.h5": (
         *(FIT, ENCODE, DECODE, CLUSTER, FRAMES, SOURCES),
         *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS),
     ),
+    "encode photos -o new.h5 --basis basis.h5 --plain": (FIT, DECODE, REPORT, *KERNEL, *EXTRAS),
     "inspect basis.h5": (
         *(FIT, ENCODE, DECODE, CLUSTER, FRAMES, SOURCES, CODEC),
         *("scipy", *PICTURES, *KERNEL, *EXTRAS),

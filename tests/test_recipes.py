@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import tpca
 from pictures import folder, natural, save, save_frames
@@ -158,3 +159,17 @@ def test_the_other_commands_run(place: Path) -> None:
     for block in (recipe("sh", "repack photos.h5 -o photos.h5"), recipe("sh", "rescued/")):
         for line in block.splitlines():
             assert run(*shlex.split(line, comments=True)).returncode == 0, line
+
+
+def test_tensors_go_there_and_back(place: Path) -> None:
+    (place / "volumes").mkdir()
+    rng = np.random.default_rng(0)
+    for k in range(6):
+        np.save(place / "volumes" / f"{k}.npy", rng.normal(size=(4, 8, 6)).astype(np.float32))
+        for z in range(4):
+            save(place / "scans" / f"case{k}" / f"{z}.png", natural(12, 16, 1, 10 * k + z))
+    for line in recipe("sh tensors", "tpca fit-basis").splitlines():
+        if line:
+            tpca(*shlex.split(line)[1:])
+    assert np.load(place / "volumes-again" / "0.npy").shape == (4, 8, 6)
+    assert (place / "scans-again" / "case5" / "3.png").exists()

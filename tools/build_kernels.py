@@ -24,11 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tpca_cli.codec import kernel_job  # noqa: E402
+from tpca_cli.exact.jpeg import JPEG  # noqa: E402
+from tpca_cli.exact.pixels import PIXELS  # noqa: E402
 from tpca_cli.images.resize import bicubic_kernel  # noqa: E402
+from tpca_cli.visual.ssimulacra2 import KERNEL  # noqa: E402
 from tpca_cli.wasm import C_TYPES, Field, Kernel  # noqa: E402
 
 PACKAGE = ROOT / "tpca_cli"
-HEADER = "job.h"
 FLAGS = [
     "--target=wasm32-freestanding",
     "-std=c11",
@@ -44,6 +46,9 @@ FLAGS = [
     "-Wl,--strip-all",
     "-Wl,--export=__heap_base",
 ]
+
+# Of the three weights of a mixer it would make vectors, which have to be put together first.
+SPECIAL_FLAGS = {"walk.c": ["-fno-slp-vectorize"]}
 
 OPENING = """\
 // Written by `make kernel` from the list in {module}: change it there.
@@ -75,7 +80,13 @@ EXPORT(source) i64 source_digest(void) {{ return SOURCE; }}  // the first digits
 
 def kernels() -> dict[str, Kernel]:
     """Every kernel of the package, by the file that lists its fields."""
-    return {"codec/kernel_job.py": kernel_job.KERNEL, "images/resize.py": bicubic_kernel()}
+    return {
+        "codec/kernel_job.py": kernel_job.KERNEL,
+        "images/resize.py": bicubic_kernel(),
+        "visual/ssimulacra2.py": KERNEL,
+        "exact/jpeg.py": JPEG,
+        "exact/pixels.py": PIXELS,
+    }
 
 
 def header(module: str, kernel: Kernel) -> str:
@@ -120,7 +131,8 @@ def compiled(source: Path) -> bytes:
         output = Path(place) / "kernel.wasm"
         digest = f"-DSOURCE=0x{sources_digest(source.parent)}"
         environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": place, "ZIG_LOCAL_CACHE_DIR": place}
-        command = [sys.executable, "-m", "ziglang", "cc", *FLAGS, digest, "-o", str(output), source.name]
+        flags = [*FLAGS, *SPECIAL_FLAGS.get(source.name, []), digest]
+        command = [sys.executable, "-m", "ziglang", "cc", *flags, "-o", str(output), source.name]
         subprocess.run(command, cwd=source.parent, env=environment, check=True)
         return output.read_bytes()
 
@@ -147,9 +159,10 @@ def main() -> int:
     stale = 0
     for module, kernel in kernels().items():
         program = PACKAGE / kernel.program
-        written = {program.with_name(HEADER): header(module, kernel).encode()}
+        listed = program.with_name(kernel.header)
+        written = {listed: header(module, kernel).encode()}
         if not check:
-            program.with_name(HEADER).write_bytes(written[program.with_name(HEADER)])
+            listed.write_bytes(written[listed])
         written[program] = compiled(program.with_suffix(".c"))
         for path, data in written.items():
             name = path.relative_to(ROOT)

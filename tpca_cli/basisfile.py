@@ -20,6 +20,7 @@ from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis, from_arrays
 from tpca_cli.tensor_pca.solve import Operator
+from tpca_cli.tensors import Item
 
 BASIS_SCHEMA = store.Schema(
     "tpca-basis",
@@ -48,13 +49,14 @@ class Origin:
 
     method: str
     framing: Framing
-    dtype: str  # "u1" or "u2"
+    dtype: str  # "u1" or "u2"; of tensors also "f4" and "f8"
     frames: int
     digests: npt.NDArray[np.uint8]  # (images, 8), sorted
     size: tuple[int, int] | None = None
     center: bool = False
     solver: str = "exact"
     choice: Mapping[str, Any] | None = None  # {"components": M}, {"energy": E}, {"all": True} or None
+    item: Item | None = None  # of tensors that are no images
 
 
 @dataclass(frozen=True)
@@ -111,17 +113,24 @@ def write(
                 "choice": None if origin.choice is None else dict(origin.choice),
                 "total": None if basis is None else basis.total,
                 "measured": not isinstance(basis, Rank1Basis) or basis.measured,
+                **({} if origin.item is None else {"item": origin.item.to_dict()}),
             }
         )
         writer.put("images/digests", origin.digests, compress=False)
         if basis is not None:
-            _put_basis(writer, basis)
+            put_basis(writer, basis, origin.framing.frame_shape)
         if operator is not None:
             put_operator(writer, operator)
 
 
-def _put_basis(writer: store.Writer, basis: TensorBasis) -> None:
+def put_basis(writer: store.Writer, basis: TensorBasis, picture: tuple[int, ...] | None = None) -> None:
+    """Write the arrays of a basis; `total` and `measured` belong to the metadata of the file.
+
+    `picture` is the shape in which the mean is kept, if that is not the one of a frame.
+    """
     arrays = basis.to_arrays()
+    if picture is not None and "mean" in arrays:
+        arrays["mean"] = arrays["mean"].reshape(picture)
     for name in ("frame_shape", "total", "measured"):
         arrays.pop(name, None)  # in the metadata
     for name, array in arrays.items():
@@ -162,27 +171,37 @@ def _read(reader: store.Reader) -> StoredBasis:
         center=bool(meta["center"]),
         solver=str(meta["solver"]),
         choice=meta["choice"],
+        item=Item.from_dict(meta["item"]) if meta.get("item") is not None else None,
     )
-    if origin.dtype not in ("u1", "u2") or origin.frames < 1:
+    allowed = ("u1", "u2") if origin.item is None else (origin.item.dtype,)
+    if origin.item is not None and origin.framing != Framing("whole", *origin.item.picture):
+        raise ValueError(f"tensors {origin.item} in frames {origin.framing.frame_shape}")
+    if origin.dtype not in allowed or origin.frames < 1:
         raise ValueError(f"{origin.frames} frames of type {origin.dtype!r} are no frames")
     kind = "modes" if reader.has("operator/modes/0") else "tensor" if reader.has("operator/lower") else None
-    basis = _read_basis(reader, origin) if reader.has("basis/energies") else None
+    basis = None
+    if reader.has("basis/energies"):
+        basis = basis_in(reader, origin.method, origin.framing, origin.item)
     return StoredBasis(origin, basis, kind, reader.digest, reader.identity)
 
 
-def _read_basis(reader: store.Reader, origin: Origin) -> TensorBasis:
+def basis_in(reader: store.Reader, method: str, framing: Framing, item: Item | None = None) -> TensorBasis:
+    """The basis that an open file holds."""
     arrays: Arrays = {
         name.removeprefix("basis/"): reader.array(name, limit=max(1 << 30, reader.stored_bytes(name)))
         for name in reader.names()
         if name.startswith("basis/")
     }
-    arrays["frame_shape"] = np.array(origin.framing.frame_shape)
+    shape = framing.frame_shape if item is None else item.shape
+    arrays["frame_shape"] = np.array(shape)
+    if "mean" in arrays:
+        arrays["mean"] = arrays["mean"].reshape(shape)
     arrays["total"] = np.array([float(reader.meta["total"])])
     arrays["measured"] = np.array([bool(reader.meta["measured"])])
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ValueError(f"{name} is not finite")
-    basis = from_arrays(origin.method, arrays)
+    basis = from_arrays(method, arrays)
     _check_shapes(basis)
     return basis
 
@@ -289,7 +308,7 @@ def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[s
         "method": origin.method,
         "solver": origin.solver,
         "framing": origin.framing.kind,
-        "frame_shape": list(origin.framing.frame_shape),
+        "frame_shape": list(origin.framing.frame_shape if origin.item is None else origin.item.shape),
         "dtype": origin.dtype,
         "images": len(origin.digests),
         "frames": origin.frames,

@@ -16,10 +16,10 @@ def printable(path: bytes | str | os.PathLike[str]) -> str:
 
 
 class TpcaError(Exception):
-    """Something failed for a reason that the user can act on; `skipped` lists inputs with their reasons."""
+    """Something failed for a reason that the user can act on; `skipped` are inputs and the reasons."""
 
     exit_code = 1
-    skipped: tuple[tuple[str, str], ...] = ()
+    skipped: tuple[tuple[bytes, str], ...] = ()
 
 
 class UsageError(TpcaError):

@@ -6,9 +6,11 @@ originals are gone, and a file that breaks it is refused before anything is writ
 
 from __future__ import annotations
 
+import fnmatch
+import os
 from collections.abc import Collection, Iterable, Sequence
 
-from tpca_cli.errors import FileRefused, printable
+from tpca_cli.errors import FileRefused, TpcaError, printable
 
 MAX_COMPONENT = 255
 MAX_NAME = 4000  # the system allows 4095 for a whole path: leave room for the folder
@@ -52,6 +54,26 @@ def restored_names(names: Sequence[bytes], ending: bytes, kept: Collection[bytes
         taken.add(target)
         result[name] = target
     return [result[name] for name in names]
+
+
+def matching(
+    names: Sequence[bytes], globs: Sequence[str], exactly: Collection[bytes] | None = None
+) -> list[int]:
+    """The positions of names that match a glob or are among those given `exactly`; TpcaError if none is.
+
+    `*` also stands for `/`.
+    """
+    wanted = [os.fsencode(glob).decode("latin-1") for glob in globs]  # so that any bytes are text
+    found = [
+        position
+        for position, name in enumerate(names)
+        if (exactly is not None and name in exactly)
+        or any(fnmatch.fnmatchcase(name.decode("latin-1"), glob) for glob in wanted)
+    ]
+    if not found:
+        listed = [f"the {len(exactly)} names of the list"] if exactly is not None else []
+        raise TpcaError(f"no image matches {', '.join([*globs, *listed])}; `tpca ls` shows the names")
+    return found
 
 
 def folders_of(names: Iterable[bytes]) -> set[bytes]:

@@ -5,6 +5,7 @@ Every target becomes a measured value that falls as the step grows, and an inter
 | target         | value                                   | interval                                    |
 |----------------|-----------------------------------------|---------------------------------------------|
 | `psnr P`       | PSNR of the returned samples, dB        | [P, P + 0.1], or P and more near exactness  |
+| `quality Q`    | mean SSIMULACRA 2 of the images         | [Q, Q + 0.5]                                |
 | `energy E`     | 10 log10(energy / error), dB            | [-10 log10(1 - E), .. + 0.1]                |
 | `max_bytes B`  | 10 log10(size of the file)              | [10 log10(0.97 B), 10 log10(B)]             |
 | `ratio R`      | as `max_bytes`, B = raw bytes / R       |                                             |
@@ -19,21 +20,24 @@ inside the bracket on a logarithmic axis, where all of these are nearly straight
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tpca_cli.errors import UsageError
 from tpca_cli.quality import NEGLIGIBLE, decibel, psnr
 
 DEFAULT_PSNR = 36.0
 PSNR_SLACK = 0.1
+QUALITY_SLACK = 0.5
 BUDGET_USE = 0.97
 TRUNCATION_LOSS_DB = 0.05
 STEEPEST, FLATTEST = -12.0, -0.1  # dB per unit of ln(step) that an extrapolation believes
 EXACT_RMS = 0.1  # a smaller error than this, in pixel values, leaves hardly a sample wrong: exact will do
 EXACT_STEP = 0.4  # about the coarsest step, in pixel values, that gives identical pixels
 DETAIL_AIM = 0.05  # without a target, the error may take this share of the variance of an image
-KINDS = ("psnr", "energy", "max_bytes", "ratio", "step", "components")
+FOR_PEOPLE = ("quality", "max_bytes", "ratio")
+"""Targets that leave open what the bytes are best for."""
+KINDS = ("psnr", "quality", "energy", "max_bytes", "ratio", "step", "components", "max_error")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Target:
 
     `detail`: nothing was asked for, so images of little contrast are coded finer than the value says.
     `relative`: the value of a step is for samples up to 255, as a search counts it.
+    `visual`: steps are made for what people see, not for the least squared error.
     """
 
     kind: str
@@ -49,10 +54,20 @@ class Target:
     components: int | None = None
     detail: bool = field(default=False, compare=False)
     relative: bool = field(default=False, compare=False)
+    visual: bool = field(default=False, compare=False)
 
     @classmethod
-    def choose(cls, components: int | None = None, **given: float | None) -> Target:
-        """The one target among the options, or the default; two targets contradict one another."""
+    def choose(cls, components: int | None = None, tune: str | None = None, **given: float | None) -> Target:
+        """The one target among the options, or the default; two targets contradict one another.
+
+        Without a tune, steps are for people, unless squared errors, steps or components were asked for.
+        """
+        target = cls._chosen(components, given)
+        visual = target.kind in FOR_PEOPLE if tune is None else tune == "visual"
+        return replace(target, visual=visual)
+
+    @classmethod
+    def _chosen(cls, components: int | None, given: Mapping[str, float | None]) -> Target:
         asked = {kind: value for kind, value in given.items() if value is not None}
         if len(asked) > 1:
             names = " and ".join(f"--{kind.replace('_', '-')}" for kind in asked)
@@ -62,6 +77,24 @@ class Target:
         if components is not None:
             return cls("components", float(components), components)
         return cls("psnr", DEFAULT_PSNR, detail=True)
+
+    @property
+    def truncates(self) -> bool:
+        """Components were asked for and no quality or size: the result is the truncation and nothing else."""
+        return self.components is not None and self.kind in ("components", "step")
+
+    def near_exact(self, peak: float, dropped: float) -> bool:
+        """Whether an error of less than about a pixel value is wanted.
+
+        `dropped` is the mean squared error of leaving out the components that are not kept.
+        """
+        limits = {
+            "psnr": self.value >= psnr(1.0, 1, peak),
+            "energy": (1 - self.value) * peak**2 <= 4,
+            "step": self.value <= 2 and dropped <= 1,
+            "components": dropped <= 1,
+        }
+        return limits.get(self.kind, False)
 
     def __str__(self) -> str:
         """`psnr 36`, `max-bytes 20000 and components 10`."""
@@ -75,6 +108,8 @@ class Target:
             asked["components"] = self.components
         if self.detail:
             asked["detail"] = 1
+        if self.visual:
+            asked["visual"] = 1
         return asked
 
     @classmethod
@@ -83,7 +118,8 @@ class Target:
         components = int(asked["components"]) if "components" in asked else None
         kinds = [kind for kind in asked if kind in KINDS and kind != "components"]
         kind = kinds[0] if kinds else "components"
-        return cls(kind, float(asked[kind]), components, bool(asked.get("detail")))
+        detail, visual = bool(asked.get("detail")), bool(asked.get("visual"))
+        return cls(kind, float(asked[kind]), components, detail, visual=visual)
 
     def interval(self, raw_bytes: int, most_bytes: float = math.inf, reference: float = 255.0) -> Interval:
         """Where the measured value must land; `step` and `components` have none and are not searched.
@@ -94,6 +130,8 @@ class Target:
         if self.kind == "psnr":
             near_exact = self.value >= psnr(EXACT_RMS**2, 1, reference)
             return Interval(self.value, math.inf if near_exact else self.value + PSNR_SLACK)
+        if self.kind == "quality":
+            return Interval(self.value, self.value + QUALITY_SLACK)
         if self.kind == "energy":
             low = -10 * math.log10(1 - self.value)
             return Interval(low, low + PSNR_SLACK)
@@ -126,7 +164,8 @@ class Interval:
     def aim(self) -> float:
         """Inside, nearer to the bound that must not be crossed than to the other."""
         share = 0.75 if self.ceiling else 0.25
-        return self.low + share * (min(self.high, self.low + PSNR_SLACK) - self.low)
+        width = self.high - self.low
+        return self.low + share * (width if math.isfinite(width) else PSNR_SLACK)
 
 
 def first_step(quality: float, peak: float) -> float:

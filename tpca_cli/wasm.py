@@ -41,6 +41,7 @@ C_TYPES: dict[str, np.dtype[Any]] = {
     "u32": np.dtype(np.uint32),
     "i32": np.dtype(np.int32),
     "i64": np.dtype(np.int64),
+    "float": np.dtype(np.float32),
     "double": np.dtype(np.float64),
 }
 """Types of the elements of a kernel's arrays, by their names in C."""
@@ -86,7 +87,8 @@ Values: TypeAlias = Mapping[str, Value]
 class Kernel:
     """A program of the package and what it was compiled with.
 
-    `records` are structs that arrays consist of, `constants` are numbers that C and Python share.
+    `records` are structs that arrays consist of, `constants` are numbers that C and Python share; `header` is
+    the file beside the program that `tools/build_kernels.py` writes all of this to.
     """
 
     def __init__(
@@ -95,8 +97,9 @@ class Kernel:
         fields: Sequence[Field],
         records: Mapping[str, np.dtype[Any]] | None = None,
         constants: Mapping[str, int] | None = None,
+        header: str = "job.h",
     ) -> None:
-        self.program, self.fields = program, tuple(fields)
+        self.program, self.fields, self.header = program, tuple(fields), header
         self.records, self.constants = dict(records or {}), dict(constants or {})
         types = C_TYPES | self.records
         self.dtypes = {field.name: types[field.element] for field in self.fields if field.is_array}

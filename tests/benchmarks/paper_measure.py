@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from tpca_cli import images
 from tpca_cli.images import lossy_copy
 from tpca_cli.parallel import ordered_map
 from tpca_cli.quality import psnr
-from tpca_cli.sources.scan import scan
+from tpca_cli.sources.scan import ImageRef
+from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
 
 Pixels = NDArray[np.uint8]
 WORKERS = len(os.sched_getaffinity(0))
@@ -45,6 +46,7 @@ class Cost:
     cpu_seconds: float
     peak_bytes: int
     data: dict[str, Any]
+    key: list[str] = field(default_factory=list)  # changes when the command was run again
 
 
 def run(*arguments: object, keep: Path | None = None) -> Cost:
@@ -57,7 +59,8 @@ def run(*arguments: object, keep: Path | None = None) -> Cost:
     if keep is not None and keep.exists():
         known = json.loads(keep.read_text())
         if known["words"] == words:
-            return Cost(known["seconds"], known["cpu_seconds"], known["peak_bytes"], known["data"])
+            key = [*words, str(known["seconds"])]
+            return Cost(known["seconds"], known["cpu_seconds"], known["peak_bytes"], known["data"], key)
     print("tpca", *words, file=sys.stderr, flush=True)
     command = [sys.executable, "-c", LAUNCHER, sys.executable, "-m", "tpca_cli", *words, "--json"]
     out = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
@@ -65,17 +68,89 @@ def run(*arguments: object, keep: Path | None = None) -> Cost:
     code, seconds, cpu_seconds, peak = json.loads(took)
     if code not in (0, 3):
         raise SystemExit(f"tpca {words[0]} ended with {code}: {said.decode()}")
-    cost = Cost(seconds, cpu_seconds, peak * 1024, json.loads(said))
+    cost = Cost(seconds, cpu_seconds, peak * 1024, json.loads(said), [*words, str(seconds)])
     if keep is not None:
-        keep.write_text(json.dumps({"words": words, **asdict(cost)}))
+        _write(keep, {"words": words, **asdict(cost)})
     return cost
 
 
-def load(folder: Path, size: tuple[int, int]) -> tuple[Pixels, list[str]]:
-    """Every image of a folder at one size in color, (n, h, w, 3), in the order that `tpca` uses."""
-    refs = scan([folder]).refs
+def kept(path: Path, key: Sequence[object], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `compute` gave for the same key, now or in an earlier run."""
+    told = json.loads(json.dumps(list(key)))
+    if path.exists():
+        known: dict[str, Any] = json.loads(path.read_text())
+        if known["key"] == told:
+            return dict(known["found"])
+    print(path.stem, file=sys.stderr, flush=True)
+    found = compute()
+    _write(path, {"key": told, "found": found})
+    return found
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value))
+    part.replace(path)
+
+
+def evenly(total: int, count: int) -> list[int]:
+    """So many of `total` positions, evenly spaced; all where there are no more."""
+    count = min(total, count)
+    return [total * k // count for k in range(count)]
+
+
+def load(refs: Sequence[ImageRef], size: tuple[int, int]) -> tuple[Pixels, list[str]]:
+    """Images at one size in color, (n, h, w, 3), in the order that `tpca` uses."""
     pixels = ordered_map(lambda ref: images.read(ref.path, size=size, channels=3).pixels, refs, WORKERS)
-    return np.stack(list(pixels)), [os.fsdecode(ref.name) for ref in refs]
+    frames = np.empty((len(refs), *size, 3), np.uint8)
+    for k, picture in enumerate(pixels):
+        frames[k] = picture
+    return frames, [os.fsdecode(ref.name) for ref in refs]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Frames from their components: squared errors before and after rounding, and samples that differ."""
+
+    error: float
+    squared: float
+    differing: int
+
+
+BLOCK = 512
+
+
+def rebuild(basis: TensorBasis, frames: Pixels, dtype: Any) -> Rebuilt:
+    """All frames projected and rebuilt, a block at a time (eq 4.1.1, 4.1.2), in this precision."""
+    error, wrong, differing = 0.0, 0, 0
+    size = frames[0].size
+    u = None if isinstance(basis, Rank1Basis) else basis.matrix.astype(dtype)  # (L, M)
+    for start in range(0, len(frames), BLOCK):
+        block = frames[start : start + BLOCK]
+        if u is None:
+            back = basis.reconstruct(basis.project(block))
+        else:
+            x = block.reshape(len(block), size).astype(dtype)
+            back = ((x @ u) @ u.T).reshape(block.shape)
+        error += float(np.square(back - block, dtype=np.float64).sum())
+        pixels = np.clip(np.rint(back), 0, 255).astype(np.int64)
+        difference = pixels - block
+        wrong += int((difference * difference).sum())
+        differing += int(np.count_nonzero(difference))
+        if start // BLOCK % 32 == 0:
+            print(f"  {start:,} of {len(frames):,}", file=sys.stderr, flush=True)
+    return Rebuilt(error, float(wrong), differing)
+
+
+def spectrum_of(frames: Pixels) -> NDArray[np.float64]:
+    """The squared singular values of the frames, falling, from their inner products."""
+    gram = np.zeros((len(frames), len(frames)))
+    rows = frames.reshape(len(frames), -1)
+    for start in range(0, rows.shape[1], 2048):
+        x = rows[:, start : start + 2048].astype(np.float64)
+        gram += x @ x.T
+    return np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
 
 
 def pooled_psnr(error: float, frames: Pixels) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from paper_measure import Cost, Jpeg, table
+from paper_measure import Cost, table
 
 from tpca_cli.report.facts import human
 
+RIVALS = "<!-- rivals -->"  # from here on the page is that of rivals.py
 INTRO = """# The paper's experiments
 
 Written by `make paper`; every number was measured, on one machine. The experiments are those of
@@ -20,12 +22,22 @@ with the basis counted, time, peak memory, and JPEG at the same PSNR.
 
 - *Identical*: all components give every 8-bit sample back, after rounding.
 - *Error / promise - 1*: the squared error of M components, measured before rounding, against what the dropped
-  eigenvalues (or the measured energies, for chosen rank-1 tensors) promise; where nothing is dropped, in
-  millionths of the total energy.
+  eigenvalues (or the measured energies, for chosen rank-1 tensors) promise.
 - PSNR is pooled over all samples; SSIM is the mean over channels, Gaussian window of 1.5 pixels.
 - CPU time is that of all threads. Elapsed time also counts waiting for a processor that others use.
 - Pictures on this page are JPEG files, for looking; the numbers come from the pixels themselves.
 """
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """M components: `excess` is the error against what the dropped energies promise, minus 1."""
+
+    form: str
+    components: int
+    psnr: float
+    ssim: float
+    excess: float
 
 
 @dataclass(frozen=True)
@@ -37,33 +49,37 @@ class Result:
     size: str
     images: int
     paper_images: int
+    judged: int
+    single: bool
     figures: tuple[str, ...]
     spectrum: str
     raw_bytes: int
     differing: int
     all_components: int
-    truncations: tuple[tuple[str, int, float, float, float], ...]
-    fit_all: Cost
-    fit_few: Cost
+    truncations: tuple[Truncation, ...]
+    fits: tuple[tuple[str, Cost], ...]
+    memory: str
     encode_paper: Cost
     encode_auto: Cost
-    jpeg: Jpeg
+    jpeg_scale: float
+    jpeg: Mapping[str, Any]
 
 
 def write_page(path: Path, results: Sequence[Result], missing: Sequence[str]) -> None:
     parts = [INTRO, *map(_experiment, results)]
     if missing:
         parts.append(f"Not run, for want of their images: {', '.join(missing)}.\n")
-    path.write_text("\n".join(parts), encoding="utf-8")
+    _, mark, rivals = (path.read_text(encoding="utf-8") if path.exists() else "").partition(RIVALS)
+    path.write_text("\n".join(parts) + mark + rivals, encoding="utf-8")
 
 
 def _experiment(r: Result) -> str:
     identical = "identical" if r.differing == 0 else f"{r.differing:,} samples differ"
     rows = [[f"all ({r.all_components:,})", "", identical, "", ""]]
-    for form, components, psnr, ssim, excess in r.truncations:
-        quality = "identical" if psnr == float("inf") else f"{psnr:.2f} dB"
-        rows.append([form, f"{components:,}", quality, f"{ssim:.4f}", f"{excess:+.1e}"])
-    m = r.truncations[-1][1]
+    rows += [
+        [t.form, f"{t.components:,}", f"{t.psnr:.2f} dB", f"{t.ssim:.4f}", f"{t.excess:+.1e}"]
+        for t in r.truncations
+    ]
     return "\n".join(
         [
             f"## {r.title}: `--method {r.method}` at {r.size}\n",
@@ -74,23 +90,24 @@ def _experiment(r: Result) -> str:
             "",
             _costs(r),
             "",
-            _figures(r, m),
+            _figures(r, r.truncations[-1].components),
         ]
     )
 
 
 def _differs(r: Result) -> str:
-    if r.images == r.paper_images:
-        return "Nothing differs but the machine."
-    fewer = "The images are a subset, evenly over the classes."
-    if r.method == "operator":
-        return f"{fewer} With fewer images than {r.all_components:,} pixels, the last eigenvalues are zero."
-    if r.method == "subspace":
-        return f"{fewer} There are as many basis elements as images: M = {r.truncations[0][1]} is all."
-    return (
-        f"{fewer} `fit-basis --components` chooses rank-1 tensors by products of mode eigenvalues, the row "
-        "4B15 by the energies measured in this study; hence the different PSNR."
+    words = (
+        "As many as the paper used; which ones it took is not known."
+        if r.images == r.paper_images
+        else "The images are a subset."
     )
+    if r.images != r.paper_images and r.method == "operator" and r.images < r.all_components:
+        words += f" With fewer images than {r.all_components:,} pixels, the last eigenvalues are zero."
+    if r.single:
+        words += " All components are multiplied and rebuilt in float32, M of them in float64."
+    if r.judged < r.images:
+        words += f" SSIM and JPEG are those of {r.judged:,} of the images, evenly spaced."
+    return words
 
 
 def _bytes(r: Result) -> str:
@@ -117,8 +134,8 @@ def _bytes(r: Result) -> str:
             f"{auto['method']}, {auto['framing']}; basis {human(auto['basis_bytes'])}",
         ),
         row(
-            f"JPEG, quality {r.jpeg.quality}", r.jpeg.size, f"{r.jpeg.psnr:.2f} dB",
-            f"SSIM {r.jpeg.ssim:.4f}",
+            f"JPEG, quality {r.jpeg['quality']}", round(r.jpeg["size"] * r.jpeg_scale),
+            f"{r.jpeg['psnr']:.2f} dB", f"SSIM {r.jpeg['ssim']:.4f}",
         ),
     ]  # fmt: skip
     return table(["file", "bytes", "raw / file", "bits per pixel", "PSNR", "of which"], rows)
@@ -128,8 +145,7 @@ def _costs(r: Result) -> str:
     rows = [
         [name, f"{cost.cpu_seconds:.1f} s", f"{cost.seconds:.1f} s", human(cost.peak_bytes)]
         for name, cost in (
-            (f"`fit-basis --method {r.method} --all`", r.fit_all),
-            (f"`fit-basis --method {r.method} --components {r.truncations[-1][1]}`", r.fit_few),
+            *((f"`fit-basis --method {r.method} {wish} --memory {r.memory}`", cost) for wish, cost in r.fits),
             ("`encode --basis`", r.encode_paper),
             ("`encode --psnr` (fits its own basis)", r.encode_auto),
         )

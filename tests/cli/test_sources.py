@@ -81,9 +81,21 @@ def test_a_fit_counts_a_file_once_whatever_leads_to_it(place: Path) -> None:
     assert Path("once.h5").read_bytes() == Path("twice.h5").read_bytes()
 
 
-def test_avif_is_read_and_kept_in_part(place: Path) -> None:
+def test_avif_is_read_and_kept_whole(place: Path) -> None:
     Image.fromarray(natural(24, 32)).save("photos/one.avif", quality=90)
     data = tpca("encode", "photos", "-o", "b.h5", "--step", 8, "--force", "--json").json
-    assert (data["images"], data["partial"]) == (7, 1)
-    told = tpca("verify", "b.h5", "--against", "photos", code=3)
-    assert "photos/one.avif" in told.err
+    assert (data["images"], data["partial"]) == (7, 0)
+    assert tpca("verify", "b.h5", "--against", "photos", "--json").json["against"]["safe"] == 7
+
+
+@pytest.mark.parametrize("command", [("encode",), ("fit-basis", "--size", "8x8")])
+def test_names_that_are_not_text_are_exact_in_the_json_of_an_error(tmp_path, command) -> None:
+    folder = os.fsencode(tmp_path / "in")
+    os.mkdir(folder)
+    name = os.path.join(folder, b"caf\xe9.jpg")
+    Path(os.fsdecode(name)).write_bytes(b"\xff\xd8\xff\xe0 no picture")
+    first, *more = command
+    told = tpca(first, tmp_path / "in", *more, "-o", tmp_path / "a.h5", "--json", code=1).json
+    (item,) = told["skipped"]
+    assert bytes.fromhex(item["path_bytes"]) == name and item["path"].endswith("caf\\xe9.jpg")
+    assert "caf\\xe9.jpg" in tpca(first, tmp_path / "in", *more, "-o", tmp_path / "a.h5", code=1).err

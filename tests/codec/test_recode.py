@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
+from coders import check_both_paths, coder_of, shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
 
-from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.coder import PSNR, VISUAL, Coder
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_run import joined, read_symbols, write_symbols
 from tpca_cli.codec.restore import Restorer, feature_count
@@ -22,19 +22,15 @@ from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 PICTURES = [natural(40, 56, seed=0), noise(17, 9, seed=1), natural(64, 8, seed=2), natural(24, 24, seed=3)]
 
 
-@pytest.fixture(scope="module")
-def coder() -> Coder:
+@pytest.fixture(scope="module", params=[PSNR, VISUAL])
+def coder(request: pytest.FixtureRequest) -> Coder:
     framing = Framing("tile", 8, 8, 3)
     operators = ModeOperators(framing.frame_shape)
     for picture in PICTURES:
         operators.add(framing.split(picture))
     basis = solve_modes(operators)
     fixed = FixedBasis.from_modes(basis.modes, basis.indices, dtype=np.dtype("u1"))
-    return Coder.train(PICTURES, framing, fixed, 12.0)
-
-
-def shapes(pictures: list[np.ndarray]) -> list[tuple[int, int]]:
-    return [(picture.shape[0], picture.shape[1]) for picture in pictures]
+    return Coder.train(PICTURES, framing, fixed, 12.0, tune=request.param)
 
 
 def grid(coder: Coder, pictures: list[np.ndarray]) -> Grid:
@@ -67,39 +63,12 @@ def test_images_move_between_blocks_unchanged(coder: Coder, order: list[int], cu
     assert np.array_equal(again.values, together.values) and np.array_equal(again.flags, together.flags)
 
 
-@functools.cache
-def coder_of(side: int, channels: int, lapped: bool, components: int | None = None) -> Coder:
-    """Cosines for rows and columns, in an order that mixes all components."""
-    cosines = np.cos(np.pi / side * np.outer(np.arange(side) + 0.5, np.arange(side)))
-    cosines /= np.linalg.norm(cosines, axis=0)
-    colors = np.linalg.qr(np.vander(np.arange(1.0, channels + 1), increasing=True))[0]
-    indices = np.indices((side, side, channels)).reshape(3, -1).T  # (m, 3)
-    indices = indices[np.argsort(indices.sum(axis=1) * 7 % 11, kind="stable")]
-    basis = FixedBasis.from_modes([cosines, cosines, colors], indices, dtype=np.uint8)
-    framing = Framing("tile", side, side, channels)
-    sample = [natural(70, 90, channels, 1)]
-    return Coder.train(sample, framing, basis, 10.0, lapped=lapped, components=components, effort=0)
-
-
 def filtered(coder: Coder, mixed: bool) -> Coder:
     rng = np.random.default_rng(0)
     channels = coder.framing.channels
     mixing = rng.integers(-200, 201, (channels, feature_count(channels)))
     restorer = Restorer(np.arange(1, 8) * 300, rng.integers(-127, 128, (24, 6)), mixing[: channels * mixed])
     return dataclasses.replace(coder, restorer=restorer, restore_step=coder.step_units)
-
-
-def check_both_paths(coder: Coder, pictures: list[np.ndarray]) -> None:
-    """Through the kernel and through arrays: the same bytes, errors and pixels."""
-    slow = dataclasses.replace(coder)
-    slow.__dict__["_fast_path"] = None
-    assert coder._fast_path is not None
-    mine, theirs = coder.encode(pictures), slow.encode(pictures)
-    assert mine.data == theirs.data
-    assert np.array_equal(mine.sse, theirs.sse)
-    decoded = [either.decode(mine.data, shapes(pictures)) for either in (coder, slow)]
-    for one, two in zip(*decoded, strict=True):
-        assert one.dtype == two.dtype and np.array_equal(one, two)
 
 
 @pytest.mark.parametrize("restored", ["plain", "restored", "mixed"])

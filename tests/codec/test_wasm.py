@@ -34,7 +34,7 @@ KERNELS: dict[str, Kernel] = BUILD.kernels()
 @pytest.mark.parametrize("module", KERNELS)
 def test_the_header_is_the_list_of_fields(module: str) -> None:
     path = BUILD.PACKAGE / KERNELS[module].program
-    assert path.with_name(BUILD.HEADER).read_text() == BUILD.header(module, KERNELS[module])
+    assert path.with_name(KERNELS[module].header).read_text() == BUILD.header(module, KERNELS[module])
 
 
 @pytest.mark.parametrize("module", KERNELS)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pictures import folder, natural, save
 
 from tpca_cli.archive.reader import Archive
-from tpca_cli.encode import choose_basis
-from tpca_cli.encode.code_blocks import deviation
+from tpca_cli.encode import sample
+from tpca_cli.encode.sample import moments
 from tpca_cli.quality import DETAIL_SHARE, NEGLIGIBLE, peak_of
 
 
@@ -60,7 +60,7 @@ def shares(archive: Path, originals: dict[str, np.ndarray]) -> list[float]:
         for k, name in enumerate(opened.names_bytes):
             source = originals[name.decode()].astype(np.int64)
             error = source - opened[k].astype(np.int64)
-            found.append(float((error**2).sum() / max(deviation(source), 1)))
+            found.append(float((error**2).sum() / max(moments(source).deviation, 1)))
         return found
 
 
@@ -110,7 +110,7 @@ def test_dark_nearly_equal_and_single_images_are_kept(tmp_path, kind, count) -> 
         save(tmp_path / "in" / name, pixels)
     facts = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--force", "--json").json
     assert facts["low_quality"] == []
-    limits = [max(DETAIL_SHARE, NEGLIGIBLE * p.size / deviation(p)) for p in originals.values()]
+    limits = [max(DETAIL_SHARE, NEGLIGIBLE * p.size / moments(p).deviation) for p in originals.values()]
     assert all(a <= b for a, b in zip(shares(tmp_path / "a.h5", originals), limits, strict=True))
 
 
@@ -137,10 +137,11 @@ def test_the_range_follows_from_all_images(tmp_path, monkeypatch, given) -> None
     """A large value that the sample does not show is found while coding."""
     for k in range(6):
         pixels = natural(24, 32, 1, k, np.uint16) >> 6
-        if k == 1:
+        if k == 0:
             pixels[3, 4] = 5000
         save(tmp_path / "in" / f"image_{k}.png", pixels)
-    monkeypatch.setattr(choose_basis, "SAMPLE_IMAGES", 2)  # images 0 and 3
+    monkeypatch.setattr(sample, "SAMPLE_IMAGES", 2)  # images 1 and 4
+    monkeypatch.setattr(sample, "SAMPLE_PIXELS", 2 * 24 * 32)
     options = ["--force", "--json"]
     if given:
         tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "basis.h5", "--tile", 8)
@@ -161,8 +162,8 @@ def test_the_peak_is_the_smallest_that_holds(largest: int) -> None:
 def test_deviation_is_the_variance_of_each_channel(seed: int, channels: int) -> None:
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 65536, (5, 7, channels), np.uint16)
-    assert abs(deviation(pixels) - 35 * pixels.var(axis=(0, 1)).sum()) <= channels
-    assert deviation(np.full((4, 4, channels), 9, np.uint16)) == 0
+    assert abs(moments(pixels).deviation - 35 * pixels.var(axis=(0, 1)).sum()) <= channels
+    assert moments(np.full((4, 4, channels), 9, np.uint16)).deviation == 0
 
 
 def test_near_exactness_one_pass_is_enough(tmp_path) -> None:
@@ -180,5 +181,5 @@ def test_unreachable_quality_and_other_methods_say_what_to_do(tmp_path) -> None:
         "encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--psnr", 90, "--components", 3, "--json", code=1
     ).json["error"]
     assert "cannot be reached with 3 components" in told and "dB" in told
-    told = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--method", "subspace", code=2).err
-    assert "fit-basis" in told and "--basis" in told
+    asked = ("--method", "subspace", "--tile", 8)
+    assert "--size" in tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", *asked, code=2).err

@@ -24,6 +24,20 @@ def test_55_a_long_and_a_high_image(tmp_path: Path, side: int) -> None:
         assert image.size == (side, 1)
 
 
+def test_55_with_default_settings_beside_a_few_images(tmp_path: Path) -> None:
+    """Where the sample that designs are tried on holds all of them; an append tries its steps on one, too."""
+    source, more, archive = tmp_path / "in", tmp_path / "more", tmp_path / "a.h5"
+    folder(source, 3, sizes=[(48, 64)])
+    folder(more, 2, sizes=[(48, 64)], seed=7)
+    for place in (source, more):
+        for name, shape in (("long", (1, 30000, 3)), ("high", (30000, 1, 3))):
+            save(place / f"{name}-{place.name}.png", np.full(shape, 200, np.uint8))
+    ended = forked("encode", source, "-o", archive, memory=3 << 30, timeout=120)
+    assert ended.code == 0, ended
+    ended = forked("encode", more, "-o", archive, "--append", memory=3 << 30, timeout=120)
+    assert ended.code in (0, 3), ended
+
+
 def test_55_what_no_reader_would_open_is_not_written(tmp_path: Path) -> None:
     folder(tmp_path / "in", 2, sizes=[(300, 300)])
     ended = forked("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--tile", 256, "--method", "rank1")

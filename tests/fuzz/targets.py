@@ -21,8 +21,8 @@ from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import FileRefused, ImageRefused
 from tpca_cli.names import check_names
 from tpca_cli.store.columns import split_arrays, split_blobs
+from tpca_cli.store.guard import parse_meta
 from tpca_cli.store.hdf5 import BadFile
-from tpca_cli.store.read import parse_meta
 
 LARGEST_IMAGE = 1 << 16
 LIMITS = Limits(max_pixels=1 << 20)

@@ -35,7 +35,7 @@ PRIORS = (
     "WEIGHTS", "EXPECTED", "TABLES", "FLAG_TABLES", "FLAG_WEIGHTS", "OFFSETS", "POSITION", "ADJUST",
     "LOWEST_WEIGHTS"
 )  # fmt: skip
-PARTIAL = {"tile8.h5": 20, "whole.h5": 100, "dense.h5": 7}
+PARTIAL = {"tile8.h5": 20, "whole.h5": 100, "dense.h5": 7, "coded.h5": 3}
 """Archives that are also decoded with fewer components."""
 
 
@@ -69,12 +69,12 @@ def fill(root: Path, pictures: list[Any], **options: Any) -> Path:
     return root
 
 
-def trained(work: Path, sample: list[Any], tile: int, lapped: bool) -> Coder:
+def trained(work: Path, sample: list[Any], tile: int, lapped: bool, tune: str = "psnr") -> Coder:
     """A coder with a restoring filter, which takes a sample of some size."""
     options = ("--step", 14, "--tile", tile, "--method", "rank1", "--force")
     tpca("encode", fill(work / "sample", sample), "-o", work / "sample.h5", *options)
     group = Archive(work / "sample.h5").coder(0)
-    coder = Coder.train(sample, group.framing, group.basis, 14.0, lapped=lapped)
+    coder = Coder.train(sample, group.framing, group.basis, 14.0, lapped=lapped, tune=tune)
     assert coder.restorer is not None and coder.lapped == lapped
     return coder
 
@@ -101,6 +101,16 @@ def tile8(work: Path, target: Path) -> None:
     coder = trained(work, [picture(192, 184, 3, seed) for seed in (1, 2)], 8, lapped=True)
     pictures = [picture(24, 40, 3, 3), picture(24, 40, 3, 4), picture(17, 9, 3, 5), picture(40, 21, 3, 6)]
     write(target, coder, pictures, [(0, 2, 0, 0), (2, 1, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)])
+
+
+def regions(work: Path, target: Path) -> None:
+    """Steps by component and region: blocks of whole images of odd sizes, one cut into bands."""
+    coder = trained(work, [picture(192, 184, 3, seed) for seed in (1, 2)], 8, lapped=True, tune="visual")
+    flat, busy = picture(40, 56, 3, 8) // 64 + 90, noise(24, 24, 3, 3)
+    pictures = [flat, busy, picture(41, 57, 3, 5), picture(40, 21, 3, 6)]
+    for some in pictures[:2]:
+        some[8:24, 4:20] = picture(16, 16, 3, 4)
+    write(target, coder, pictures, [(0, 3, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)])
 
 
 def colors(work: Path, target: Path) -> None:
@@ -155,6 +165,33 @@ def dense(work: Path, target: Path) -> None:
     tpca("fit-basis", source, "-o", work / "b.h5", "--method", "operator", "--size", "12x16", "--center",
          "--components", 18)  # fmt: skip
     tpca("encode", source, "-o", target, "--step", 3, "--basis", work / "b.h5", "--force")
+
+
+def fine(work: Path, target: Path) -> None:
+    """A basis of so many bits that every pixel comes back, and a mean with a fraction."""
+    source = fill(work / "in", [picture(12, 16, 1, seed, 65535) for seed in range(7)])
+    tpca("fit-basis", source, "-o", work / "b.h5", "--method", "subspace", "--size", "12x16", "--center")
+    tpca("encode", source, "-o", target, "--step", 0.0625, "--basis", work / "b.h5", "--force")
+
+
+def coded(work: Path, target: Path) -> None:
+    """Eigentensors that are coded as pictures are."""
+    source = fill(work / "in", [picture(20, 24, 3, seed) for seed in range(9)])
+    tpca("fit-basis", source, "-o", work / "b.h5", "--method", "subspace", "--size", "20x24", "--all")
+    tpca("encode", source, "-o", target, "--components", 7, "--basis", work / "b.h5", "--force")
+    with Archive(target) as archive:
+        assert archive.groups[0].meta["features"] == ["coded-basis"]
+
+
+def tensors(work: Path, target: Path) -> None:
+    """Volumes of floats below and above zero, on their grid."""
+    (work / "in").mkdir()
+    for seed in range(6):
+        volume = picture(12, 15, 4, seed).astype(np.float32) / 16 - 5
+        np.save(work / "in" / f"{seed}.npy", np.moveaxis(volume, -1, 0))
+        (work / "in" / f"{seed}.npy").chmod(0o640)
+        os.utime(work / "in" / f"{seed}.npy", ns=(10**18, 10**18))
+    tpca("encode", work / "in", "-o", target, "--method", "rank1", "--components", 9, "--force")
 
 
 def truncated(work: Path, target: Path) -> None:
@@ -221,7 +258,20 @@ def records(work: Path, target: Path) -> None:
         write_archive(target, Index.build(entries, blocks), [group], payload, target_asked={"step": 1.0})
 
 
-ARCHIVES = (tile8, whole, dense, depth16, rgba, gray_in_color, appended, records)
+ARCHIVES = (
+    tile8,
+    regions,
+    whole,
+    dense,
+    coded,
+    tensors,
+    depth16,
+    rgba,
+    gray_in_color,
+    appended,
+    records,
+    fine,
+)
 """Those of version 2; the decoding of pixels is that of version 1, which has more of them."""
 
 

@@ -142,3 +142,14 @@ def gif(*extensions: bytes, frames: int = 1, after: bytes = b"") -> bytes:
 def resource(number: int, body: bytes) -> bytes:
     """One of Photoshop's image resources."""
     return b"8BIM" + struct.pack(">HHI", number, 0, len(body)) + body + b"\0" * (len(body) % 2)
+
+
+def avif(*boxes: tuple[bytes, bytes], mode: str = "RGB", frames: int = 1, **options: Any) -> bytes:
+    """An AVIF with more boxes at its end."""
+    pictures = [Image.fromarray(rgb(seed)).convert(mode) for seed in range(frames)]
+    if mode == "RGBA":
+        pictures[0].putalpha(Image.fromarray(rgb(9)[:, :, 0]))
+    file = io.BytesIO()
+    pictures[0].save(file, "AVIF", save_all=frames > 1, append_images=pictures[1:], **options)
+    more = b"".join(struct.pack(">I", 8 + len(body)) + name + body for name, body in boxes)
+    return file.getvalue() + more

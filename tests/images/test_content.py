@@ -11,12 +11,12 @@ import pytest
 from command import tpca
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from images.containers import bmp32, gif, jpeg, png, resource, rgb, saved, tiff, webp
+from images.containers import avif, bmp32, gif, jpeg, png, resource, rgb, saved, tiff, webp
 from pictures import folder
 
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive
-from tpca_cli.images.content import content_of
+from tpca_cli.images.content_formats import content_of
 
 XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF/></x:xmpmeta>'
 XMP_SEGMENT = (0xE1, b"http://ns.adobe.com/xap/1.0/\0" + XMP)
@@ -46,6 +46,7 @@ TRAPS = {
     "layers.tif": (tiff({37724: (7, b"Adobe Photoshop Document Data Block\0")}), "layers"),
     "geo.tif": (tiff({33550: (12, [1.0, 1.0, 0.0]), 34735: (3, [1, 1, 0, 0])}), "GeoTIFF"),
     "private.tif": (tiff({65000: (4, 7)}), "65000"),
+    "signed.tif": (tiff({339: (3, 2)}, samples=rgb()[:, :, :1]), "unsigned"),
     "maker.tif": (tiff(inner={34665: {37500: (7, b"Nikon\0secret")}}), "camera maker"),
     "after.tif": (tiff(after=b"something"), "after the end"),
     "two.ppm": (saved("PPM") + saved("PPM"), "further pictures"),
@@ -65,6 +66,7 @@ TRAPS = {
     "after.png": (png(after=b"tail"), "after the end"),
     "private.png": (png((b"prVt", b"secret")), "prVt"),
     "late.png": (png((b"vpAg", b"secret"), late=True), "vpAg"),
+    "nul.png": (png((b"zTXt", b"Exif\0\0" + zlib.compress(b"one\0two"))), "no text"),
     "anim.png": (png((b"acTL", struct.pack(">II", 2, 0))), "frames"),
     "scale.png": (png((b"pCAL", b"x")), "pCAL"),
     "fourth.bmp": (bmp32(rgb(3)[:, :, 0]), "besides the colors"),
@@ -74,6 +76,15 @@ TRAPS = {
     "after.gif": (gif(after=b"tail"), "after the end"),
     "chunk.webp": (webp((b"PRVT", b"secret")), "PRVT"),
     "after.webp": (webp(after=b"tail"), "after the end"),
+    "box.avif": (avif((b"uuid", bytes(16) + b"secret")), "box uuid"),
+    "padding.avif": (avif((b"free", b"not only zeros")), "box free"),
+    "unused.avif": (avif((b"mdat", b"a second picture")), "no item"),
+    "after.avif": (avif() + b"tail", "cannot be followed"),
+    "frames.avif": (avif(frames=3), "frames"),
+    "item.avif": (avif(exif=EXIF).replace(b"ExifExif", b"depmExif"), "items (depm)"),
+    "property.avif": (avif().replace(b"pixi", b"clli"), "property clli"),
+    "colors.avif": (avif().replace(b"nclx\0\1\0\x0d", b"nclx\0\x09\0\x10"), "description of its colors"),
+    "gain.avif": (avif(mode="RGBA").replace(b"systems:auxiliary:alpha", b"systems:auxiliary:depth"), "auxC"),
 }  # fmt: skip
 
 TIME = struct.pack(">HBBBBB", 2020, 1, 2, 3, 4, 5)
@@ -108,6 +119,7 @@ WHOLE = {
     ),
     "late.png": (png((b"eXIf", EXIF), late=True), {"exif": EXIF}),
     "plain.tif": (tiff(), {}),
+    "unsigned.tif": (tiff({339: (3, [1, 1, 1])}), {}),
     "xmp.tif": (tiff({700: (1, XMP), 33723: (7, IPTC)}), {"xmp": XMP, "iptc": IPTC}),
     "alpha.tif": (tiff({338: (3, 2)}, samples=MORE), {}),
     "deflate.tif": (saved("TIFF", compression="tiff_adobe_deflate"), {}),
@@ -121,6 +133,11 @@ WHOLE = {
     "comment.gif": (gif(b"\x21\xfe\x02hi\0"), {"text": text(["Comment", "hi"])}),
     "xmp.gif": (gif(XMP_GIF), {"xmp": XMP}),
     "plain.webp": (saved("WEBP", lossless=True), {}),
+    "plain.avif": (avif(), {}),
+    "alpha.avif": (avif(mode="RGBA"), {}),
+    "gray.avif": (avif(mode="L"), {}),
+    "padded.avif": (avif((b"free", bytes(40))), {}),
+    "all.avif": (avif(xmp=XMP, exif=b"Exif\0\0" + EXIF, icc_profile=bytes(200)), {"xmp": XMP, "exif": EXIF}),
     "xmp.webp": (saved("WEBP", lossless=True, xmp=XMP), {"xmp": XMP}),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from images.containers import tiff
 from pictures import noise
 from PIL import Image
 
@@ -28,3 +29,12 @@ def test_libtiff_keeps_quiet(tmp_path: Path) -> None:
     path.write_bytes(data)
     done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], capture_output=True, text=True)
     assert done.stdout.startswith("refused TIFF cannot be decoded") and done.stderr == ""
+
+
+def test_pillow_keeps_quiet(tmp_path: Path) -> None:
+    """It logs what it refuses, and logs that nobody asked for would go to stderr."""
+    data = tiff({277: (3, 40_000)})
+    (tmp_path / "x.tif").write_bytes(data)
+    words = [sys.executable, "-c", SCRIPT, str(tmp_path / "x.tif")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.stdout.startswith("refused ") and done.stderr == ""

@@ -1,4 +1,4 @@
-"""Laws of AVIF, HEIC and JPEG XL: read like Pillow reads them, bounded before decoding, kept in part."""
+"""Laws of AVIF, HEIC and JPEG XL: read like Pillow reads them, bounded before decoding."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_pixels_are_those_of_pillow(
     assert (header.height, header.width, header.channels) == picture.pixels.shape == (height, width, channels)
     with Image.open(os.fsdecode(path), formats=[kind]) as expected:
         assert np.array_equal(picture.pixels, np.asarray(expected))
-    assert picture.warnings == (plugins.beside(kind),)
+    assert picture.warnings == (() if kind == "AVIF" else (plugins.beside(kind),))
 
 
 @pytest.mark.parametrize("kind", KINDS)

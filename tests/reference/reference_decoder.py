@@ -17,17 +17,19 @@ from typing import Any
 
 import h5py
 from reference_symbols import Block
-from reference_transform import Image, restore, synthesize, to_pixels, unlap
+from reference_transform import Image, restore, shifted, synthesize, to_pixels, unlap
 
 PRIORS = Path(__file__).parents[1] / "golden" / "v1" / "priors.json"
 FIRST = (("mtime", 8), ("source_size", 6), ("height", 3), ("width", 3), ("mode", 1), ("error", 8),
          ("exif", 4), ("icc", 4))  # fmt: skip
 IMAGE = {1: (("digest", 8), *FIRST, ("flags", 1), ("reserved", 3)),
-         2: (("digest", 16), *FIRST, ("metadata", 4), ("reasons", 3), ("mode_bits", 2),
+         2: (("digest", 16), *FIRST, ("metadata", 4), ("reasons", 3), ("mode_bits", 2), ("quality", 2),
              ("flags", 1))}  # fmt: skip
 BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("rows", 3), ("residual", 4),
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
+
+FEATURES = {"coded-basis", "regions", "tensor-items"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
 Group = tuple[dict[str, Any], Arrays]  # settings and arrays
@@ -106,7 +108,7 @@ def decode(path: Path, components: int | None = None) -> list[Decoded]:
             )
             for k, group in enumerate(meta["groups"])
         ]
-        assert not any(group.get("features") for group in meta["groups"])  # there are none so far
+        assert all(set(group.get("features", [])) <= FEATURES for group in meta["groups"])
         images, blocks = (
             table(file["images"], IMAGE[int(file.attrs["format_version"])]),
             table(file["blocks"], BLOCK),
@@ -114,6 +116,7 @@ def decode(path: Path, components: int | None = None) -> list[Decoded]:
         names = bytes(file["names"][()]).split(b"\0")
         payload = bytes(file["payload"][()])
     priors = json.loads(PRIORS.read_text())
+    groups = [with_plain_basis(priors, *group) for group in groups]
     parts: dict[int, Image] = {}
     at = 0
     for block in blocks:
@@ -188,17 +191,65 @@ def arrays_of(data: h5py.Dataset) -> Arrays:
     return found
 
 
+def with_plain_basis(priors: dict[str, Any], settings: dict[str, Any], arrays: Arrays) -> Group:
+    """Section 13: the integers of a coded basis, as if the file held them."""
+    coded, frame = settings["basis"].get("coded"), settings["basis"]["frame"]
+    if coded is None:
+        return settings, arrays
+    prefix = "basis_coded_"
+    inner = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+    if len(frame) >= 3 and frame[-1] <= 4:
+        height, width, channels = frame[0], frame[-2], frame[-1]
+        for side in frame[1:-2]:
+            height *= side
+    else:
+        height, width, channels = 1, frame[-1], 1
+        for side in frame[:-1]:
+            height *= side
+    lengths, payload, at = inner["lengths"][1], bytes(inner["payload"][1]), 0
+    tile = coded["framing"]["height"]
+    each = max(1, 2**17 // (-(-height // tile) * -(-width // tile) * tile * tile))
+    columns: list[list[int]] = []
+    for block, size in enumerate(inner["sizes"][1]):
+        shapes = [(height, width)] * min(each, len(lengths) - block * each)
+        images = values_of_block(priors, (coded, inner), payload[at : at + size], shapes, None)
+        columns += [[value for row in image for pixel in row for value in pixel] for image in images]
+        at += size
+    matrix = [
+        shifted(column[x] * length, 39 - settings["basis"]["bits"])
+        for x in range(height * width * channels)
+        for column, length in zip(columns, lengths, strict=True)
+    ]
+    return settings, {**arrays, "basis_factor0": ([height * width * channels, len(lengths)], matrix)}
+
+
 def decode_block(
     priors: dict[str, Any], group: Group, data: bytes, shapes: list[tuple[int, int]], components: int | None
 ) -> list[Image]:
     """Sections 4 to 11."""
+    settings, arrays = group
+    kept = settings["components"]
+    near = 5 * settings["restore"] <= 8 * settings["step"] <= 13 * settings["restore"]
+    out = []
+    for image in values_of_block(priors, group, data, shapes, components):
+        if "restore" in arrays and near and (components is None or components >= kept):
+            out.append(restore(image, arrays["restore"][1]))
+        else:
+            out.append(to_pixels(image, 6, 2 ** settings["basis"]["depth"] - 1))
+    return out
+
+
+def values_of_block(
+    priors: dict[str, Any], group: Group, data: bytes, shapes: list[tuple[int, int]], components: int | None
+) -> list[Image]:
+    """Sections 4 to 10: images in 1/64."""
     settings, arrays = group
     (h, w, c), kept = settings["basis"]["frame"], settings["components"]
     if settings["basis"]["kind"] == "dense":
         places = [(m, 0, 0) for m in range(kept)]
     else:
         places = [(k // (w * c), k // c % w, k % c) for k in arrays["basis_indices"][1][:kept]]
-    gains = arrays["gains"][1] if settings["lapped"] else [256] * kept
+    gains = arrays["gains"][1] if "gains" in arrays else [256] * kept
     channels, levels = arrays["lowest"][0]
     numbers = {
         "places": places,
@@ -206,11 +257,12 @@ def decode_block(
         "scales": arrays["scales"][1],
         "lowest": [arrays["lowest"][1][levels * k : levels * (k + 1)] for k in range(channels)],
         "centers": arrays["centers"][1],
+        "factors": arrays["factors"][1] if "factors" in arrays else [64],
+        "region": settings.get("region", 1),
     }
     grids = [(-(-height // h), -(-width // w)) for height, width in shapes]
     values = Block(priors, numbers, grids).decode(data)
     shown = places if components is None else places[: max(components, 0)]
-    near = 5 * settings["restore"] <= 8 * settings["step"] <= 13 * settings["restore"]
     out = []
     for n, (height, width) in enumerate(shapes):
         rows, columns = grids[n]
@@ -222,11 +274,7 @@ def decode_block(
                 canvas[r * h + y][s * w + x] = tile[(y * w + x) * c : (y * w + x + 1) * c]
         if settings["lapped"]:
             unlap(canvas, h)
-        image = [row[:width] for row in canvas[:height]]
-        if "restore" in arrays and near and len(shown) == kept:
-            out.append(restore(image, arrays["restore"][1]))
-        else:
-            out.append(to_pixels(image, 6, 2 ** settings["basis"]["depth"] - 1))
+        out.append([row[:width] for row in canvas[:height]])
     return out
 
 

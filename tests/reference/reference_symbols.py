@@ -50,6 +50,8 @@ class Block:
             [self._expected(code, self.steps.get((0, 0, c), self.steps[first])) for code in codes]
             for c, codes in enumerate(settings["lowest"][:channels])
         ]
+        self.factors, self.region = settings.get("factors", [64]), settings.get("region", 1)
+        self.grades: dict[Tile, int] = {}
         self.tiles = [(n, r, c) for n, (h, w) in enumerate(grids) for r in range(h) for c in range(w)]
         self.sizes: dict[tuple[Place, Tile], int] = {}
         self.signs: dict[tuple[Place, Tile], int] = {}
@@ -68,6 +70,8 @@ class Block:
         """The dequantised coefficient of each component and tile; zero where absent."""
         self.stream = Stream(data)
         self.coded = Values(self.stream, self.priors["TABLES"])
+        if len(self.factors) > 1:
+            self._grades()
         for channel in range(len(self.lowest)):
             if (0, 0, channel) in self.steps:
                 self._pyramid((0, 0, channel), channel)
@@ -90,6 +94,33 @@ class Block:
         self.stream.finish()
         return self.values
 
+    def _grades(self) -> None:
+        """Section 6: the grade of each region, after those to the left and above."""
+        counters: defaultdict[tuple[Any, ...], Counter] = defaultdict(Counter)
+        weights: defaultdict[int, list[int]] = defaultdict(lambda: [0, 24000, 24000])
+        side = self.region
+        for n, (height, width) in enumerate(self.grids):
+            for top in range(0, height, side):
+                for start in range(0, width, side):
+                    left, above = (self.grades.get(t) for t in ((n, top, start - 1), (n, top - 1, start)))
+                    known = [grade for grade in (left, above) if grade is not None]
+                    both = sum(known) * 2 // len(known) if known else None
+                    grade = 0
+                    while grade < len(self.factors) - 1:
+                        pair = [counters["near", left, above, grade], counters["crowd", both, grade]]
+                        if not self.stream.mixed(0, pair, weights[grade]):
+                            break
+                        grade += 1
+                    for r in range(top, min(top + side, height)):
+                        for c in range(start, min(start + side, width)):
+                            self.grades[n, r, c] = grade
+
+    def _step(self, place: Place, tile: Tile) -> int:
+        """Section 4: the step of a component in a tile."""
+        if len(self.factors) == 1:
+            return self.steps[place]
+        return max(self.steps[place] * self.factors[self.grades[tile]] + 32 >> 6, 1)
+
     def _value(self, place: Place, tile: Tile, phase: int, k: int) -> None:
         color, key = min(place[2], 1), (place, tile)
         near, crowd = self._surroundings(place, tile, phase)
@@ -107,7 +138,7 @@ class Block:
             self.sizes[key] = min(size, 4095)
             self.signs[key] = self._sign(*key)
             offset = self.priors["OFFSETS"][k][min(size, 3)]
-            self.values[key] += (self.signs[key] * (256 * size - offset) * self.steps[key[0]] + 128) >> 8
+            self.values[key] += (self.signs[key] * (256 * size - offset) * self._step(*key) + 128) >> 8
 
     def _sign(self, place: Place, tile: Tile) -> int:
         """Section 6: the sign, after those around it and the slope of the lowest component."""
@@ -121,7 +152,8 @@ class Block:
         if i == 0 or j == 0:
             before, after = (self.values.get(((0, 0, c), t), 0) for t in around(tile, 1 if i else 2))
             rise = after - before if before and after else 0
-            level = sum(4 * abs(rise) >= self.steps[place] << s for s in range(7)) * (1 if rise > 0 else -1)
+            step = self._step(place, tile)
+            level = sum(4 * abs(rise) >= step << s for s in range(7)) * (1 if rise > 0 else -1)
         return self.coded.sign(16 * min(c, 1) + 4 * min(i, 3) + min(j, 3), across, along, level)
 
     def _size(self, place: Place, *tiles: Tile) -> int:
@@ -218,7 +250,11 @@ class Block:
         n, r, c = tile
         near = [(n, r + a, c + b) for a, b in offsets]
         known = [t for t in near if (place, t) in self.values]
-        values, count, step = [self.values[place, t] for t in known], max(len(known), 1), self.steps[place]
+        values, count, step = (
+            [self.values[place, t] for t in known],
+            max(len(known), 1),
+            self._step(place, tile),
+        )
         total = sum(values)
         if len(known) == 4:
             first, second = values[0] + values[1], values[2] + values[3]

@@ -41,7 +41,9 @@ def synthesize(basis: dict[str, Any], arrays: dict[str, Any], coefficients: list
             matrix = arrays[f"basis_factor{axis}"][1]
             inner //= side
             frame = along(frame, matrix, side, inner, bits)
-    if "basis_mean" in arrays:
+    if "basis_fine_mean" in arrays:
+        frame = [value + mean for value, mean in zip(frame, arrays["basis_fine_mean"][1], strict=True)]
+    elif "basis_mean" in arrays:
         frame = [value + 64 * mean for value, mean in zip(frame, arrays["basis_mean"][1], strict=True)]
     return frame
 

@@ -67,8 +67,24 @@ def test_spectrum_falls_from_left_to_right(values: np.ndarray, width: int) -> No
 
 def test_listing_keeps_odd_names_last() -> None:
     images = [
-        {"name": "a/b c.png", "height": 96, "width": 192, "mode": "RGB", "psnr": 36.123, "bytes": 812},
-        {"name": "x.png", "height": 1, "width": 1, "mode": "L", "psnr": float("inf"), "bytes": 3400},
+        {
+            "name": "a/b c.png",
+            "height": 96,
+            "width": 192,
+            "mode": "RGB",
+            "psnr": 36.123,
+            "quality": None,
+            "bytes": 812,
+        },
+        {
+            "name": "x.png",
+            "height": 1,
+            "width": 1,
+            "mode": "L",
+            "psnr": float("inf"),
+            "quality": None,
+            "bytes": 3400,
+        },
     ]
     head, first, second = listing(images).split("\n")
     assert first.endswith("36.12 dB     812 B  a/b c.png") and second.endswith("exact    3.4 kB  x.png")

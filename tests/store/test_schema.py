@@ -31,7 +31,7 @@ def test_a_group_knows_what_may_stand_in_it() -> None:
     assert SMALL.children("many/*") == {"x", "y"}
 
 
-@pytest.mark.parametrize("dtype", ["O", "S5", ">u2", "f2x", "c8", "u3", "M8"])
+@pytest.mark.parametrize("dtype", ["O", "U5", "S-1", "", "<f4 O", ">u2", "f2x", "c8", "u3", "M8"])
 def test_only_little_endian_numbers_are_types(dtype: str) -> None:
     with pytest.raises(ValueError, match="not a little-endian number"):
         Field(dtype, ())

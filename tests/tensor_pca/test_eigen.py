@@ -146,3 +146,14 @@ def test_residual_relative_to_each_value() -> None:
     assert pairs.residual == pytest.approx(0.1)
     assert pairs.relative.tolist() == pytest.approx([0.1, 0.2, 0.0])
     assert pairs.rank() == 2
+
+
+@pytest.mark.parametrize("dependent", [0, 1, 5])
+def test_columns_become_orthonormal_whether_or_not_they_are_independent(dependent: int) -> None:
+    rng = np.random.default_rng(dependent)
+    columns = rng.normal(size=(300, 20))
+    given = np.hstack([columns, columns[:, :dependent] * 3.0])
+    found = orthonormalize(given.copy())
+    assert found.shape == (300, 20)
+    np.testing.assert_allclose(found.T @ found, np.eye(20), atol=1e-12)
+    np.testing.assert_allclose(found @ (found.T @ columns), columns, atol=1e-9)

@@ -211,3 +211,17 @@ def test_partial_rows_of_the_triangle_add_up() -> None:
     copy.count(operator.n, operator.sums)
     assert row == size
     assert np.array_equal(copy.integers(), operator.integers())
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 3), (8, 8, 1), (20, 16, 3)])
+def test_turned_frames_count_like_any_others(shape: tuple[int, ...]) -> None:
+    frames = np.random.default_rng(7).integers(0, 256, (9, *shape), np.uint8)
+    one, both = ModeOperators(shape), ModeOperators(shape)
+    one.add(frames)
+    both.add(frames)
+    both.add(np.ascontiguousarray(frames[:, ::-1, ::-1]))
+    found = one.with_turned()
+    assert found.n == both.n
+    np.testing.assert_array_equal(found.sums, both.sums)
+    for mine, theirs in zip(found.matrices, both.matrices, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

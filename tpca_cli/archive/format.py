@@ -76,6 +76,7 @@ IMAGE_COLUMNS = {
     "metadata": 4,  # 1 + position in `metadata`, 0 for none
     "reasons": 3,  # 1 + position in `reasons`, 0 for none
     "mode_bits": 2,  # permissions of the source file, 12 bits
+    "quality": 2,  # SSIMULACRA 2 as `quality_code` has it, 0 where it was not measured
     "flags": 1,  # what of the source is not in the archive, see FLAGS
 }
 IMAGE_COLUMNS_V1 = {
@@ -106,12 +107,28 @@ METADATA = {
     "iptc": "IPTC-IIM records",
     "text": "a JSON list of [keyword, text], or [keyword, text, language, translated keyword]",
     "density": "a JSON list [x, y, unit]: pixels per inch, cm or meter; unit null: the shape of a pixel",
+    "item": "a JSON object about a tensor: shape, dtype, form, names of slices, measured errors",
     "png": "PNG chunks that belong to the colors: type, length (u4, big-endian) and data, repeated",
 }
 """The kinds of metadata besides EXIF and ICC, and what their blobs are."""
 
-FEATURES: frozenset[str] = frozenset()
+EXACT_METHODS = ("jpeg", "files", "pixels")
+"""Groups whose images come back exactly (`pixels`: within a stated error); the first two hold whole files."""
+FILE_METHODS = EXACT_METHODS[:2]
+CODED_BASIS, REGIONS, ITEMS = "coded-basis", "regions", "tensor-items"
+FEATURES: frozenset[str] = frozenset(
+    {CODED_BASIS, REGIONS, ITEMS, *(f"exact-{method}" for method in EXACT_METHODS)}
+)
 """What a group may ask of its reader by name; a group with any other is refused."""
+
+LOWEST_QUALITY = -200.0
+"""Scores of SSIMULACRA 2 below this are stored as this."""
+
+
+def quality_code(score: float | None) -> int:
+    """A score as an archive stores it, in hundredths; 0 for none."""
+    return 0 if score is None else 1 + round(100 * (max(score, LOWEST_QUALITY) - LOWEST_QUALITY))
+
 
 MODES = ("", "L", "LA", "RGB", "RGBA", "I;16")
 CHANNELS = {"": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1}

@@ -19,6 +19,7 @@ from tpca_cli.archive.format import (
     BLOCK_COLUMNS,
     CHANNELS,
     COLUMNS,
+    FILE_METHODS,
     FLAGS,
     MODES,
     PARTIAL,
@@ -28,19 +29,13 @@ from tpca_cli.archive.format import (
     dtype_of,
     frame_sizes,
     peak_of,
+    quality_code,
 )
 from tpca_cli.archive.limits import MAX_SIDE
 from tpca_cli.archive.lists import MAX_REASONS, MAX_TEXT, json_list, metadata_kinds, reason_texts
 from tpca_cli.errors import FileRefused
 from tpca_cli.names import check_names
-from tpca_cli.store.columns import (
-    join_blobs,
-    join_bytes,
-    pack,
-    split_blobs,
-    split_bytes,
-    unpack,
-)
+from tpca_cli.store.columns import join_blobs, join_bytes, pack, split_blobs, split_bytes, unpack
 
 Ints = npt.NDArray[np.int64]
 MAX_BLOCK_PIXELS = 2**19  # besides one row of frames, which may be long; a bound for files that lie
@@ -64,6 +59,7 @@ class Entry:
     mode_bits: int = 0o644
     metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see format.METADATA
     reasons: tuple[str, ...] = ()  # why the source is kept in part
+    quality: float | None = None  # SSIMULACRA 2, where it was measured
     peak: int = 0  # the range of the samples in its group; 0: all that the mode allows
 
 
@@ -255,6 +251,7 @@ class Index:
             "metadata": _column(pool.kinds(entry.metadata) for entry in entries),
             "reasons": _column(pool.texts(entry.reasons) for entry in entries),
             "mode_bits": _column(entry.mode_bits for entry in entries),
+            "quality": _column(quality_code(entry.quality) for entry in entries),
             "flags": _column(entry.flags | PARTIAL * bool(entry.reasons) for entry in entries),
             "peak": _column(entry.peak or peak_of(entry.mode) for entry in entries),
         }
@@ -337,7 +334,7 @@ class Index:
         if len(self) and max(images["height"].max(), images["width"].max()) > MAX_SIDE:
             raise FileRefused(f"an image has a side of more than {MAX_SIDE} pixels")
         self._check_blocks(groups)
-        check_names(self.names[image] for image in self.alive())
+        check_names([self.names[image] for image in self.alive()])
 
     def _check_metadata(self) -> None:
         """Every reference leads to something."""
@@ -380,6 +377,8 @@ class Index:
             banded, -(-rows // frames[group, 0]) * across[first], total[first + count] - total[first]
         )
         spare = claimed - np.maximum.reduceat(across, first)
+        files = np.array([each.get("method") in FILE_METHODS for each in groups])[group]  # of any size, whole
+        spare = np.where(files, claimed - np.maximum.reduceat(np.diff(total), first), spare)
         if (spare * frames[group].prod(axis=1).astype(np.float64)).max() > MAX_BLOCK_PIXELS:
             raise FileRefused("a block claims too many pixels")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive.format import FEATURES, PEAK
+from tpca_cli.archive.format import EXACT_METHODS, FEATURES, PEAK
 from tpca_cli.archive.lists import one_line
 from tpca_cli.errors import FileRefused
 
@@ -119,7 +119,10 @@ def check_description(meta: Mapping[str, Any]) -> None:
     if not all(_is_number(value) for value in target.values()):
         raise FileRefused("the target is not made of numbers")
     for number, group in enumerate(groups):
-        wrong = _first_wrong(group, GROUP, "")
+        exact = isinstance(group, dict) and group.get("method") in EXACT_METHODS
+        wrong = _first_wrong(group, EXACT_GROUP if exact else GROUP, "")
+        if wrong is None and not exact and "coded" in group["coder"]["basis"]:
+            wrong = _first_wrong(group["coder"]["basis"]["coded"], CODED, "coder.basis.coded.")
         if wrong is not None:
             raise FileRefused(f"group {number} has no possible {wrong}")
 
@@ -174,6 +177,20 @@ GROUP: Mapping[str, Any] = {
     },
 }
 """What a group must say of itself, and what each of these can be."""
+EXACT_GROUP: Mapping[str, Any] = {
+    **{name: rule for name, rule in GROUP.items() if name != "coder"},
+    "coder": {
+        "framing": GROUP["coder"]["framing"],
+        "components": _one_of(1),
+        "tolerance": _is_count,
+        "model": _one_of(1),
+    },
+}
+"""The same for a group whose images come back exactly."""
+
+
+CODED: Mapping[str, Any] = {**GROUP["coder"], "source": _is_text}
+"""The same of a coded basis, where there is one."""
 
 
 def _first_wrong(value: object, expected: Mapping[str, Any], path: str) -> str | None:

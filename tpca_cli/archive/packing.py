@@ -80,12 +80,16 @@ def check_components(framing: Framing, components: int) -> None:
 
 
 def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:
-    """Bands of whole tile rows, as equal as they can be."""
     if framing.kind == "whole" or _area(h, w, framing) <= BAND_PIXELS:
         return ((0, h),)
-    tile_rows = -(-h // framing.height)
-    count = min(tile_rows, -(-_area(h, w, framing) // BAND_PIXELS))
-    starts = [tile_rows * k // count * framing.height for k in range(count)] + [h]
+    return bands_of(h, -(-w // framing.width) * framing.width, framing.height)
+
+
+def bands_of(h: int, w: int, tile: int) -> tuple[tuple[int, int], ...]:
+    """Bands (first row, rows) of whole rows of tiles, as equal as they can be, up to `BAND_PIXELS` each."""
+    tile_rows = -(-h // tile)
+    count = min(tile_rows, -(-tile_rows * tile * w // BAND_PIXELS))
+    starts = [tile_rows * k // count * tile for k in range(count)] + [h]
     return tuple((start, stop - start) for start, stop in pairwise(starts))
 
 

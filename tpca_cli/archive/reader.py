@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -23,14 +23,16 @@ import numpy.typing as npt
 
 from tpca_cli import store
 from tpca_cli.archive import limits
-from tpca_cli.archive.format import PEAK, SCHEMAS, digest_bytes
+from tpca_cli.archive.facts import Contents, archive_facts
+from tpca_cli.archive.format import EXACT_METHODS, FILE_METHODS, PEAK, SCHEMAS, digest_bytes
 from tpca_cli.archive.index import Index
+from tpca_cli.archive.items import about_item, group_item
 from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits
 from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
-from tpca_cli.quality import psnr
 from tpca_cli.store.columns import split_arrays
+from tpca_cli.tensors import Grid, Item
 
 if TYPE_CHECKING:
     from tpca_cli.codec.coder import Coder
@@ -74,6 +76,7 @@ class Archive:
     def _open(self) -> None:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[int, int | None], list[Pixels]] = OrderedDict()
+        self._files: tuple[int, list[bytes]] = (-1, [])  # of the last block that was read
         self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim, cut=self._cut)
         self._file = self._context.__enter__()
         try:
@@ -171,12 +174,12 @@ class Archive:
             name = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
             if name not in self._positions:
                 raise KeyError(f"no image {printable(name)} in {printable(self.path)}")
-            return self.read(self._positions[name])
+            return self.tensor(self._positions[name])
         if isinstance(item, slice):
-            return [self.read(position) for position in range(*item.indices(len(self)))]
+            return [self.tensor(position) for position in range(*item.indices(len(self)))]
         if not -len(self) <= item < len(self):
             raise IndexError(f"image {item} of {len(self)}")
-        return self.read(item % len(self))
+        return self.tensor(item % len(self))
 
     def read(self, position: int, *, components: int | None = None) -> Pixels:
         """One image, `(h, w, c)`; fewer `components` give a blurrier one."""
@@ -196,6 +199,42 @@ class Archive:
             name = printable(self.names_bytes[position])
             raise UsageError(f"{name} has 16 bits per sample, mode {self.mode} 8: open without a mode")
         return converted(pixels, self.mode)
+
+    @property
+    def holds_tensors(self) -> bool:
+        """Whether it was made of tensors and not of images."""
+        return any("item" in group.meta for group in self.groups)
+
+    def tensor(self, position: int, *, components: int | None = None) -> npt.NDArray[Any]:
+        """One tensor of an archive of such, in its own shape and type; of an image, its pixels."""
+        picture = self.read(position, components=components)
+        found = self.item(position)
+        return picture if found is None else found[1].samples(picture, found[0])
+
+    def item(self, position: int) -> tuple[Item, Grid] | None:
+        """The kind of a tensor and the grid of its samples; None for an image."""
+        block = self.index.blocks_of(int(self.alive[position]))[0]
+        return group_item(self.groups[int(self.index.blocks["group"][block])].meta)
+
+    def about_tensor(self, position: int) -> dict[str, Any]:
+        """Shape, type and form of a tensor."""
+        found = self.item(position)
+        if found is None:
+            raise UsageError(f"{printable(self.names_bytes[position])} is an image")
+        return about_item(self.metadata(position).get("item", b""), found[0])
+
+    def coefficients(self, position: int) -> npt.NDArray[np.float64]:
+        """What the archive stores of an image: its coefficients after quantization, (frames, M).
+
+        They are of the basis in integers that the archive has; with lapped tiles, of the lapped frames.
+        """
+        image = int(self.alive[position])
+        parts = []
+        for block in self.index.blocks_of(image):
+            coder = self.coder(int(self.index.blocks["group"][block]))
+            pictures = coder.coefficients(self.block_bytes(block), self.index.block_shapes(block))
+            parts.append(pictures[image - int(self.index.blocks["first"][block])])
+        return np.concatenate(parts)
 
     def shuffled(self, seed: int = 0) -> Iterator[int]:
         """Every position once, in random order that keeps the images of a block together.
@@ -223,9 +262,51 @@ class Archive:
 
     def decode_block(self, block: int, *, components: int | None = None) -> list[Pixels]:
         """The images of a block, or the one band in it; with `components`, only from the first that many."""
-        data = self.block_bytes(block)
-        coder = self.coder(int(self.index.blocks["group"][block]))
-        return coder.decode(data, self.index.block_shapes(block), components=components)
+        group, shapes = int(self.index.blocks["group"][block]), self.index.block_shapes(block)
+        if self.is_exact(group):
+            from tpca_cli.archive import exact  # late: few archives have such groups
+
+            return exact.pictures(
+                self.groups[group], self.block_bytes(block), shapes, self._limits.max_pixels
+            )
+        return self.coder(group).decode(self.block_bytes(block), shapes, components=components)
+
+    def is_exact(self, group: int) -> bool:
+        """Whether the images of a group come back exactly, or within a stated error: it has no basis."""
+        return self.groups[group].meta["method"] in EXACT_METHODS
+
+    def file(self, position: int) -> bytes | None:
+        """The source file of an image, bit for bit, if the archive holds it; None if it holds its pixels."""
+        if not self.holds_file(position):
+            return None
+        image = int(self.alive[position])
+        block = self.index.blocks_of(image)[0]
+        return self.block_files(block)[image - int(self.index.blocks["first"][block])]
+
+    def holds_file(self, position: int) -> bool:
+        """Whether the source file of an image can be had bit for bit."""
+        block = self.index.blocks_of(int(self.alive[position]))[0]
+        return self.holds_files(block)
+
+    def holds_files(self, block: int) -> bool:
+        """Whether a block is one of whole files."""
+        return self.groups[int(self.index.blocks["group"][block])].meta["method"] in FILE_METHODS
+
+    def block_files(self, block: int) -> list[bytes]:
+        """The files of a block, each held to the digest of its source unless it was replaced."""
+        from tpca_cli.archive import exact  # late: few archives have such groups
+
+        with self._lock:
+            if self._files[0] == block:
+                return self._files[1]
+        index, group = self.index, self.groups[int(self.index.blocks["group"][block])]
+        found = exact.files(group, self.block_bytes(block), index.block_shapes(block))
+        for image, data in enumerate(found, int(index.blocks["first"][block])):
+            if index.mode(image):
+                exact.check_digest(data, index.images["digest"][image].tobytes(), index.names[image])
+        with self._lock:
+            self._files = block, found
+        return found
 
     def block_bytes(self, block: int) -> bytes:
         """The coded bytes of a block, checked against its digest."""
@@ -247,16 +328,18 @@ class Archive:
 
     def coder(self, group: int) -> Coder:
         """The decoder of a group, made on first use."""
-        from tpca_cli.codec.coder import Coder  # late: a page about an archive needs none
+        from tpca_cli.codec.basis_coding import coder_from_arrays  # late: a page about an archive needs none
 
         found = self._coders.get(group)
+        if self.is_exact(group):
+            raise UsageError(f"{printable(self.path)}: its images are kept exactly, there is no basis")
         if found is None:
             item = self.groups[group]
             basis = item.basis
             if basis is None:
                 basis = self._linked_basis(item.meta["basis_digest"])
             arrays = {**split_arrays(basis), **split_arrays(item.tables)}
-            found = Coder.from_arrays(item.meta["coder"], arrays)
+            found = coder_from_arrays(item.meta["coder"], arrays)
             self._keep_coder(group, found)
         return found
 
@@ -282,7 +365,7 @@ class Archive:
 
     def info(self) -> dict[str, Any]:
         """What there is to know without decoding: counts, bytes by part, measured quality."""
-        return archive_facts(self)
+        return archive_facts(Contents.of(self._file, self.index, [group.meta for group in self.groups]))
 
     def metadata(self, position: int) -> dict[str, bytes]:
         """What is kept of an image besides its pixels: `exif`, `icc`, and the kinds of `format.METADATA`."""
@@ -315,10 +398,6 @@ class Archive:
         """The file that is open, to notice before replacing it that another has taken its place."""
         return self._file.identity
 
-    def stored_bytes(self, name: str) -> int:
-        """What a dataset takes in the file; 0 if it is not there."""
-        return int(self._file.stored_bytes(name)) if self._file.has(name) else 0
-
     def close(self) -> None:
         """Close the file; nothing can be read afterwards."""
         self._context.__exit__(None, None, None)
@@ -344,95 +423,6 @@ class Archive:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
-
-
-def pooled_error(index: Index) -> float:
-    """The squared error of all images, each relative to its own peak."""
-    alive = index.alive()
-    peaks = index.peaks()[alive].astype(np.float64)
-    return float((index.images["error"][alive] / peaks**2).sum())
-
-
-def pooled_psnr(index: Index) -> float:
-    """PSNR over all returned samples of all images."""
-    return psnr(pooled_error(index), float(index.samples().sum()))
-
-
-def image_psnr(index: Index) -> list[float]:
-    """PSNR of each image that is not replaced, in order; infinite where nothing was lost."""
-    alive = index.alive()
-    columns = zip(index.images["error"][alive], index.samples()[alive], index.peaks()[alive], strict=True)
-    return [psnr(float(error), float(samples), float(peak)) for error, samples, peak in columns]
-
-
-INDEX_PARTS = ("names", "images", "blocks", "reasons", "skipped")
-SHOWN_REASONS = 20  # of the most frequent ones
-
-
-def partial_reasons(index: Index) -> dict[str, int]:
-    """Why images are kept in part, the most frequent reason first, and how many images each holds for."""
-    suspects = np.flatnonzero(index.images["flags"])
-    counts = Counter(reason for image in suspects for reason in index.missing_reasons(int(image)))
-    return dict(counts.most_common())
-
-
-def archive_facts(archive: Archive) -> dict[str, Any]:
-    """The numbers that `encode --json` and `inspect --json` give."""
-    index = archive.index
-    alive = index.alive()
-    raw = index.raw_bytes()
-    source = int(index.images["source_size"][alive].sum())
-    size = os.stat(archive.path).st_size
-    groups = [group.meta for group in archive.groups]
-    numbers = range(len(groups))
-    embedded = {
-        group["basis_digest"] for k, group in enumerate(groups) if archive.stored_bytes(f"groups/{k}/basis")
-    }
-    return {
-        "images": len(alive),
-        "skipped": [{"path": path, "reason": reason} for path, reason in index.skipped],
-        "raw_bytes": raw,
-        "source_bytes": source,
-        "archive_bytes": size,
-        "basis_bytes": sum(archive.stored_bytes(f"groups/{k}/basis") for k in numbers),
-        "table_bytes": sum(archive.stored_bytes(f"groups/{k}/tables") for k in numbers),
-        "coefficient_bytes": int(index.offsets[-1]),
-        "index_bytes": sum(archive.stored_bytes(name) for name in INDEX_PARTS),
-        "metadata_bytes": sum(archive.stored_bytes(name) for name in ("extras", "metadata")),
-        "psnr": pooled_psnr(index),
-        "psnr_min": min(image_psnr(index), default=float("inf")),
-        "components": max((int(group["coder"]["components"]) for group in groups), default=0),
-        "peak": max((int(group.get("peak", PEAK[group["dtype"]])) for group in groups), default=0),
-        "step": min((float(group["step"]) for group in groups), default=0.0),
-        "method": ", ".join(dict.fromkeys(group["method"] for group in groups)),
-        "framing": ", ".join(dict.fromkeys(_framing(group["coder"]["framing"]) for group in groups)),
-        "ratio_raw": raw / size,
-        "ratio_source": source / size,
-        "target": archive.target,
-        "blocks": len(index.blocks["size"]),
-        "replaced": len(index) - len(alive),
-        "partial": int((index.images["flags"][alive] > 0).sum()),
-        "partial_reasons": dict(list(partial_reasons(index).items())[:SHOWN_REASONS]),
-        "format_version": archive.version,
-        "groups": [
-            {
-                "kind": f"{group['dtype']} x {group['channels']}",
-                "method": group["method"],
-                "framing": _framing(group["coder"]["framing"]),
-                "step": group["step"],
-                "peak": group.get("peak", PEAK[group["dtype"]]),
-                "components": group["coder"]["components"],
-                "basis_digest": group["basis_digest"],
-                "basis": "embedded" if group["basis_digest"] in embedded else "linked",
-            }
-            for group in groups
-        ],
-        "digest": archive.digest,
-    }
-
-
-def _framing(framing: dict[str, Any]) -> str:
-    return f"{framing['kind']} {framing['height']}x{framing['width']}"
 
 
 SPAN_BYTES = 2**22  # blocks are read together up to this many bytes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.format import PEAK, SCHEMAS
+from tpca_cli.archive.facts import Contents
+from tpca_cli.archive.format import CODED_BASIS, PEAK, REGIONS, SCHEMAS
 from tpca_cli.archive.index import Index
 from tpca_cli.errors import TpcaError
 from tpca_cli.store.columns import join_arrays
 
 if TYPE_CHECKING:
     from tpca_cli.codec.coder import Coder
+    from tpca_cli.exact.coders import ExactCoder
     from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 PAYLOAD_CHUNK = 2**20
@@ -32,6 +34,12 @@ class Group:
     basis: npt.NDArray[np.uint8] | None
     tables: npt.NDArray[np.uint8]
 
+    def made_with(self, digest: str) -> bool:
+        """Whether its basis, or what that was coded from, has this digest."""
+        basis = self.meta["coder"]["basis"]
+        coded = basis.get("coded") or {}
+        return digest in (self.meta["basis_digest"], basis.get("source"), coded.get("source"))
+
     @classmethod
     def of(cls, coder: Coder, method: str, *, link: bool = False, peak: int | None = None) -> Group:
         """The group of a coder; with `link`, without the basis itself. `peak` is the range of the samples."""
@@ -44,16 +52,45 @@ class Group:
             "dtype": coder.basis.dtype.str[1:],
             "channels": coder.framing.channels,
             "peak": peak if peak is not None else PEAK[coder.basis.dtype.str[1:]],
-            "features": [],
+            "features": _features(coder),
             "basis_digest": store.digest_of(basis.tobytes()).hex(),
             "coder": coder.meta,
         }
         return cls(meta, None if link else basis, tables)
 
 
+def exact_group(coder: ExactCoder, dtype: str, channels: int, peak: int) -> Group:
+    """The group of images that come back exactly, or within the tolerance of the coder."""
+    from tpca_cli.exact.coders import described  # late: few archives have such groups
+
+    description = described(coder, channels)
+    meta = {
+        "method": coder.method,
+        "step": 2 * description["tolerance"] + 1,
+        "dtype": dtype,
+        "channels": channels,
+        "peak": peak,
+        "features": [f"exact-{coder.method}"],
+        "basis_digest": "",
+        "coder": description,
+    }
+    return Group(meta, None, join_arrays(coder.to_arrays()))
+
+
+def _features(coder: Coder) -> list[str]:
+    """What a reader must know to decode the group."""
+    found = [CODED_BASIS] if coder.basis.coded is not None else []
+    return found + ([REGIONS] if coder.factors is not None else [])
+
+
 def embedded_basis(basis: FixedBasis) -> npt.NDArray[np.uint8]:
     """A basis as an archive holds it; its digest names it when it is linked instead."""
     return join_arrays({f"basis_{name}": array for name, array in basis.to_arrays().items()})
+
+
+def basis_digest(basis: FixedBasis) -> str:
+    """The digest of a basis as an archive holds it."""
+    return store.digest_of(embedded_basis(basis).tobytes()).hex()
 
 
 def write_archive(
@@ -65,14 +102,15 @@ def write_archive(
     target_asked: Mapping[str, Any],
     force: bool = False,
     expect: Any = None,
-) -> int:
-    """Write and commit an archive in the version of its index; returns its size in bytes.
+) -> Contents:
+    """Write and commit an archive in the version of its index; what the file then holds.
 
     `payload` yields the blocks' bytes in order.
     """
-    meta = {"target": dict(target_asked), "groups": [_described(group, index.version) for group in groups]}
+    described = [_described(group, index.version) for group in groups]
+    meta = {"target": dict(target_asked), "groups": described}
     total = int(index.offsets[-1])
-    index.check(total, meta["groups"])  # type: ignore[arg-type]
+    index.check(total, described)
     with store.create(
         target, SCHEMAS[index.version], force=force, expect=expect, most_open=most_open(index)
     ) as file:
@@ -92,7 +130,8 @@ def write_archive(
         stream = file.stream("payload", "u1", (), chunk, rows=total)
         for data in _gathered(payload):
             stream.append(np.frombuffer(data, np.uint8))
-    return os.stat(target).st_size
+        with closing(file.finish()) as reader:
+            return Contents.of(reader, index, described)
 
 
 def most_open(index: Index) -> int:
@@ -137,5 +176,5 @@ def linked_basis(path: Path) -> npt.NDArray[np.uint8]:
     from tpca_cli.tensor_pca.fixed_basis import integer_basis
 
     stored = read_basis(path)
-    fixed = integer_basis(stored.basis, stored.dtype)
+    fixed = integer_basis(stored.basis, stored.dtype, short=True)
     return embedded_basis(fixed)

@@ -14,23 +14,17 @@ from tpca_cli.cli.text import human
 from tpca_cli.errors import printable
 
 if TYPE_CHECKING:
-    from tpca_cli.decode.run import Decoded
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.decode.run import Decoded, DecodeRequest
+    from tpca_cli.scores.reader import Scores
 
 EPILOG = """\b
 Examples:
   tpca decode photos.h5 -o restored/
   tpca decode photos.h5 -o preview/ --select 'holiday/*' --components 20
+  tpca decode photos.h5 -o some/ --select-from names.txt
   tpca decode photos.h5 -o again/ --format same
   tpca decode damaged.h5 -o rescued/ --salvage"""
-
-
-class FormatChoice(click.Choice[str]):
-    """A format by its name or its usual ending, in any case."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The format that is meant."""
-        name = str(value).lower()
-        return super().convert({"jpg": "jpeg", "tif": "tiff"}.get(name, name), param, ctx)
 
 
 @click.command("decode", epilog=EPILOG)
@@ -42,15 +36,21 @@ class FormatChoice(click.Choice[str]):
     "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
 )
 @click.option(
+    "--select-from",
+    type=options.InputFile(path_type=Path, allow_dash=True),
+    metavar="LIST",
+    help="Only the images named in a file, one name on each line or ended by NUL (- for stdin).",
+)
+@click.option(
     "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
 )
 @click.option(
     "--format",
-    type=FormatChoice(["png", "webp", "tiff", "bmp", "jpeg", "same"]),
-    default="png",
-    show_default=True,
-    help="File format; all but jpeg keep exactly the decoded pixels. bmp holds no metadata. same: each image "
-    "under its own name and in its own format, JPEG with less added error than the archive has.",
+    type=options.FormatChoice([*options.WRITTEN, "same"]),
+    default=None,
+    help="File format, by default png, or same for archives made with --exact or --max-error; all but jpeg "
+    "keep exactly the decoded pixels. bmp holds no metadata. same: each image under its own name and in its "
+    "own format, JPEG with less added error than the archive has.",
 )
 @click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
@@ -66,8 +66,9 @@ def command(
     archive: Path,
     output: Path,
     select: tuple[str, ...],
+    select_from: Path | None,
     components: int | None,
-    format: str,
+    format: str | None,
     basis: Path | None,
     salvage: bool,
     force: bool,
@@ -80,14 +81,18 @@ def command(
     Files keep their stem and get the ending of --format. Each is synced and read back before it gets its
     name. Nothing is written outside the output folder.
     """
-    from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
-    from tpca_cli.decode.run import DecodeRequest, decode
+    from tpca_cli.decode.plan import default_format
+    from tpca_cli.decode.run import DecodeRequest
 
-    linked = linked_basis(basis) if basis else None
-    with Archive(archive, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels) as opened:
-        request = DecodeRequest(archive, output, select, components, format, force, salvage, workers, resume)
-        result = decode(request, opened, console.progress)
+    named = options.listed_names(select_from) if select_from else None
+    with _opened(archive, basis, salvage, max_pixels) as opened:
+        request = DecodeRequest(
+            archive, output, select, components, format, force, salvage, workers, resume, named
+        )
+        result = _restored(request, opened, console)
+        format = format or default_format(opened)
+    for name in result.unknown:
+        console.warn(f"no image {printable(name)} in {printable(archive)}")
     for name, reason in result.lost:
         console.warn(f"lost {printable(name)}: {reason}")
     _tell(console, result.converted)
@@ -97,19 +102,49 @@ def command(
         "written_bytes": result.written_bytes,
         "source_bytes": result.source_bytes,
         "found": result.found,
+        "identical": result.identical,
         "output": output,
         "lost": _items(result.lost),
+        "unknown": result.unknown,
         "converted": _items(result.converted),
         "left_out": _items(result.left_out),
     }
     console.result(data, _summary(result, format, output))
-    return options.EXIT_SKIPPED if result.lost else 0
+    return options.EXIT_SKIPPED if result.lost or result.unknown else 0
+
+
+def _restored(request: DecodeRequest, opened: Archive | Scores, console: Console) -> Decoded:
+    """Images or tensors, whatever the file holds."""
+    from tpca_cli.decode.run import decode
+
+    if getattr(opened, "holds_tensors", False):
+        from tpca_cli.decode.items import decode_items
+
+        return decode_items(request, opened, console.progress)  # type: ignore[arg-type]
+    return decode(request, opened, console.progress)
+
+
+def _opened(path: Path, basis: Path | None, salvage: bool, max_pixels: int) -> Archive | Scores:
+    """An archive, or a scores file."""
+    from tpca_cli.store import format_of
+
+    if not salvage and format_of(path) == "tpca-scores":
+        from tpca_cli.scores.reader import Scores
+
+        return Scores(path, basis=basis, max_pixels=max_pixels)
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.archive.writer import linked_basis
+
+    linked = linked_basis(basis) if basis else None
+    return Archive(path, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels)
 
 
 def _summary(result: Decoded, format: str, output: Path) -> str:
     """What was written, and at what price."""
     found = f", {result.found} of them found there" if result.found else ""
     text = f"{result.images} images{found}, {human(result.written_bytes)} in {printable(output)}"
+    if result.identical:
+        text += f"\n{result.identical} of them are, bit for bit, the files that were archived"
     if format == "png" and result.written_bytes > result.source_bytes:
         text += (
             f"\nPNG holds exactly the decoded pixels; the sources took {human(result.source_bytes)}: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,25 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tpca_cli.cli import options
+from tpca_cli.cli import items, options
+from tpca_cli.cli.encode_plain import plain_options
 from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import duration, human, quality, table, times
+from tpca_cli.cli.text import duration, human, table, times
+from tpca_cli.cli.text import quality as shown_quality
 from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.append import AppendRequest
     from tpca_cli.encode.run import EncodeRequest, LowQuality
+    from tpca_cli.rate import Target
     from tpca_cli.sources.read_plan import OnError
 
 EPILOG = """\b
 Examples:
   tpca encode photos/ -o photos.h5 --psnr 36
+  tpca encode photos/ -o photos.h5 --quality 75
   tpca encode scans/ -o scans.h5 --max-bytes 20M
   tpca encode faces/ -o faces.h5 --basis faces-basis.h5 --components 100
   tpca encode photos/ -o photos.h5 --append
+  tpca encode volumes/ -o volumes.h5 --method subspace --components 3
+  tpca encode photos/ -o exact.h5 --exact
+  tpca encode faces/ -o scores.h5 --basis faces-basis.h5 --plain
 
 \b
-Targets (give one; --components combines with any): --psnr, --energy, --max-bytes, --ratio, --step.
+Targets (give one): --psnr, --quality, --energy, --max-bytes, --ratio, --step, --exact, --max-error.
+--components combines with all but --quality.
 Without a target, the result has 36 dB: hard to tell from the original at normal size. Where images have so
 little contrast that this would cost what can be seen in them, it has more."""
 
@@ -44,6 +52,12 @@ SHOWN_REASONS = 5
     "--psnr", type=options.Number(5, 120), metavar="DB", help="Reach this quality, pooled over all samples."
 )
 @click.option(
+    "--quality",
+    type=options.Number(0, 95),
+    metavar="Q",
+    help="Reach this SSIMULACRA 2, as a mean over images: 30 low, 50 medium, 70 high, 90 no visible loss.",
+)
+@click.option(
     "--energy",
     type=options.Number(0, 1, min_open=True, max_open=True),
     help="Keep this share of the energy (0..1).",
@@ -53,7 +67,24 @@ SHOWN_REASONS = 5
     "--ratio", type=options.Number(1, min_open=True), help="Be this many times smaller than raw pixels."
 )
 @click.option(
-    "--step", type=options.Number(1 / 64, 2000), help="Quantiser step, in pixel values (of 8 or 16 bits)."
+    "--step",
+    type=options.Number(1 / 64, 2000),
+    help="Quantiser step, in pixel values (of 8 or 16 bits; of floats, in 1/65,535 of their range).",
+)
+@click.option(
+    "--exact", is_flag=True, help="Keep JPEG files bit for bit, other images pixel for pixel, or as files."
+)
+@click.option(
+    "--max-error",
+    type=options.Count(1),
+    metavar="T",
+    help="Keep every sample within T, JPEG files bit for bit.",
+)
+@click.option(
+    "--tune",
+    type=click.Choice(["visual", "psnr"]),
+    help="Spend bytes on what people see, or on the least squared error. Default: visual with "
+    "--quality, --max-bytes and --ratio, else psnr.",
 )
 @click.option("--components", type=options.Count(1), metavar="M", help="Keep at most M components per frame.")
 @click.option("--basis", type=options.INPUT, help="Use the basis of this file instead of fitting one.")
@@ -92,16 +123,23 @@ SHOWN_REASONS = 5
 @options.lock_wait_option
 @options.force_option
 @options.dry_run_option
+@options.pattern_options
 @options.common_options
+@plain_options
+@items.encode_tensors
 def command(
     console: Console,
     sources: tuple[str, ...],
     output: Path,
     psnr: float | None,
+    quality: float | None,
     energy: float | None,
     max_bytes: int | None,
     ratio: float | None,
     step: float | None,
+    exact: bool,
+    max_error: int | None,
+    tune: str | None,
     components: int | None,
     basis: Path | None,
     link_basis: bool,
@@ -130,20 +168,14 @@ def command(
     """
     from tpca_cli.encode.append import AppendRequest
     from tpca_cli.encode.run import EncodeRequest
-    from tpca_cli.rate import Target
     from tpca_cli.sources.read_plan import Reading
 
-    asked = options.in_force(psnr=psnr, energy=energy, max_bytes=max_bytes, ratio=ratio, step=step)
-    target = Target.choose(components, **asked)
-    if not append and (refit or on_change != "replace"):
-        raise UsageError("--refit and --on-change belong to --append")
-    if basis is not None and (tile or method != "auto"):
-        raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
+    given, target = _target(components, tune)
+    _check_options(append, refit or on_change != "replace", basis is not None, bool(tile) or method != "auto")
     if append and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
     reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata)
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
-    given = components is not None or any(value is not None for value in asked.values())
     addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
     if dry_run:
         return _plan(console, request, addition, cluster)
@@ -152,6 +184,29 @@ def command(
             f"no target given: aiming at {target.value:g} dB (--psnr, --max-bytes, .. choose another)"
         )
     return _locked(console, request, addition, cluster, lock_wait)
+
+
+def _check_options(append: bool, about_append: bool, basis: bool, about_basis: bool) -> None:
+    """Options that mean nothing without another, or contradict it."""
+    if about_append and not append:
+        raise UsageError("--refit and --on-change belong to --append")
+    if basis and about_basis:
+        raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
+
+
+TARGETS = ("psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error")
+
+
+def _target(components: int | None, tune: str | None) -> tuple[bool, Target]:
+    """Whether the options ask for a target, and which one it is."""
+    from tpca_cli.rate import Target
+
+    given = click.get_current_context().params
+    asked = options.in_force(**{name: given[name] for name in TARGETS})
+    if asked.pop("exact"):
+        asked["max_error"] = 0
+    found = components is not None or any(value is not None for value in asked.values())
+    return found, Target.choose(components, tune, **asked)
 
 
 def _plan(
@@ -202,15 +257,13 @@ def _locked(
 
 def _encode(console: Console, request: EncodeRequest) -> int:
     """A new archive, and what it holds."""
-    from tpca_cli.archive.limits import usual_or_more
-    from tpca_cli.archive.reader import Archive
+    from tpca_cli.encode.exact import encode_exactly
     from tpca_cli.encode.run import encode
 
-    result = encode(request, console.say, console.progress)
+    run = encode_exactly if request.target.kind == "max_error" else encode
+    result = run(request, console.say, console.progress)
     console.skipped(result.skipped)
-    limit = usual_or_more(request.reading.max_pixels)
-    with Archive(request.output, ready=False, max_pixels=limit) as archive:
-        facts = archive.info()
+    facts = result.facts
     _tell_partial(console, facts)
     _tell_quality(console, result.low_quality, result.missed)
     data = {
@@ -229,8 +282,6 @@ def _encode(console: Console, request: EncodeRequest) -> int:
 
 def _append(console: Console, wanted: AppendRequest) -> int:
     """More images in an archive that exists, and what it holds then."""
-    from tpca_cli.archive.limits import usual_or_more
-    from tpca_cli.archive.reader import Archive
     from tpca_cli.encode.append import append
 
     output = wanted.encode.output
@@ -242,9 +293,7 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     new = result.extended
     warning = new.warning if new else ""
     _tell_quality(console, result.low_quality, warning)
-    limit = usual_or_more(wanted.encode.reading.max_pixels)
-    with Archive(output, ready=False, max_pixels=limit) as archive:
-        facts = archive.info()
+    facts = new.facts if new else _facts_of(output, wanted.encode.reading.max_pixels)
     _tell_partial(console, facts)
     counts = {
         "added": new.added if new else 0,
@@ -271,6 +320,15 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or warning else 0
 
 
+def _facts_of(output: Path, max_pixels: int) -> dict[str, Any]:
+    """What there is to know of an archive that nothing was added to."""
+    from tpca_cli.archive.limits import usual_or_more
+    from tpca_cli.archive.reader import Archive
+
+    with Archive(output, ready=False, max_pixels=usual_or_more(max_pixels)) as archive:
+        return archive.info()
+
+
 def _tell_quality(console: Console, items: Sequence[LowQuality], warning: str) -> None:
     """Images whose error is a large share of what can be seen in them, and a result far from its target."""
     shown = len(items) if console.verbose else SHOWN
@@ -285,7 +343,7 @@ def _tell_quality(console: Console, items: Sequence[LowQuality], warning: str) -
         console.warn(warning)
 
 
-def _tell_partial(console: Console, facts: dict[str, Any]) -> None:
+def _tell_partial(console: Console, facts: Mapping[str, Any]) -> None:
     if facts["partial"]:
         console.say(
             f"{facts['partial']} images are archived in part: `tpca verify --against` does not call their "
@@ -295,10 +353,10 @@ def _tell_partial(console: Console, facts: dict[str, Any]) -> None:
             console.say(f"  {count:6}  {reason}")
 
 
-def _summary(console: Console, output: Path, facts: dict[str, Any]) -> str:
+def _summary(console: Console, output: Path, facts: Mapping[str, Any]) -> str:
     return (
         f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
         f"{human(facts['raw_bytes'])} of pixels, in {duration(console.seconds)}\n"
         f"{printable(output)}: {human(facts['archive_bytes'])}, {times(facts['ratio_source'])} the files, "
-        f"{times(facts['ratio_raw'])} the pixels, {quality(facts['psnr'], facts['psnr_min'])}"
+        f"{times(facts['ratio_raw'])} the pixels, {shown_quality(facts)}"
     )

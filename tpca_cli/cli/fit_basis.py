@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tpca_cli.cli import options
+from tpca_cli.cli import items, options
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human, shape, table
 from tpca_cli.errors import UsageError
@@ -24,6 +24,8 @@ Examples:
   tpca fit-basis faces/ -o faces.h5 --size 64x64 --components 100 --center
   tpca fit-basis monday/ -o basis.h5 --tile 8 && tpca fit-basis tuesday/ --update basis.h5
   tpca fit-basis shard1/ -o part1.h5 --tile 8 --operator-only
+  tpca fit-basis volumes/ -o volumes-basis.h5 --method subspace --components 3
+  tpca fit-basis faces/ -o faces.h5 --method subspace --scores scores.h5
 
 \b
 Methods: rank1 (small matrices, one per mode), operator (the eigentensors of the whole operator: the best
@@ -79,7 +81,7 @@ def solve_options(function: options.F) -> options.F:
 
 
 @click.command("fit-basis", epilog=EPILOG)
-@options.sources_argument
+@options.any_sources_argument
 @click.option(
     "-o",
     "--output",
@@ -131,6 +133,19 @@ def solve_options(function: options.F) -> options.F:
     metavar="TENSORS.h5",
     help="Keep the decoded frames here and use them again next time.",
 )
+@click.option(
+    "--scores",
+    type=options.OutputFile(),
+    metavar="SCORES.h5",
+    help="Write the coefficients of these images as well, as `tpca encode --plain` does.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    show_default=True,
+    help="With --scores: the type of the numbers.",
+)
 @options.memory_option
 @options.workers_option
 @options.cluster_option
@@ -139,7 +154,9 @@ def solve_options(function: options.F) -> options.F:
 @options.lock_wait_option
 @options.force_option
 @options.dry_run_option
+@options.pattern_options
 @options.common_options
+@items.fit_tensors
 def command(
     console: Console,
     sources: tuple[str, ...],
@@ -159,6 +176,8 @@ def command(
     update: Path | None,
     on_duplicate: str,
     cache: Path | None,
+    scores: Path | None,
+    dtype: str,
     memory: int,
     workers: int,
     cluster: str | None,
@@ -175,11 +194,7 @@ def command(
     """
     from tpca_cli.fit.plan import FitOptions, FitRequest
 
-    output = output or update
-    if output is None:
-        raise UsageError("missing option '-o' / '--output'")
-    if cluster is not None and cache is not None:
-        raise UsageError("--cache is for one machine: the workers of --cluster keep frames in their memory")
+    output = _output(output or update, cluster, cache, scores if operator_only else None)
     choice = options.in_force(components=components, energy=energy, all_pairs=all_pairs)
     components, energy, all_pairs = choice.values()
     solving = (center, tolerance, keep_operator, operator_only, truncation)
@@ -197,8 +212,23 @@ def command(
         cache=cache,
         update=update,
         force=force,
+        scores=scores,
+        scores_dtype=dtype,
     )
     return _plan(console, request, cluster) if dry_run else _fit(console, request, cluster, lock_wait)
+
+
+def _output(
+    output: Path | None, cluster: str | None, cache: Path | None, scores_of_none: Path | None
+) -> Path:
+    """The file to write, unless the options contradict one another."""
+    if output is None:
+        raise UsageError("missing option '-o' / '--output'")
+    if cluster is not None and cache is not None:
+        raise UsageError("--cache is for one machine: the workers of --cluster keep frames in their memory")
+    if scores_of_none is not None:
+        raise UsageError("--scores needs a basis, which --operator-only does not make")
+    return output
 
 
 def _plan(console: Console, request: FitRequest, cluster: str | None) -> int:

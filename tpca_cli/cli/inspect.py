@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,26 +27,23 @@ Examples:
   tpca inspect photos.h5 --gallery photos/ gallery.png
   tpca inspect photos.h5 --rd photos/ curve.png
   tpca inspect photos.h5 --report photos.html --source photos/
+  tpca inspect scores.h5 --scatter scores.png
 
 \b
 Pictures are PNG files, or JPEG to OUT.jpg."""
 
 PICTURE = options.OutputFile(options.PICTURES)
-SORTS = ("name", "psnr", "bytes", "pixels")
 
 
 @click.command("inspect", epilog=EPILOG)
 @click.argument("file", type=options.INPUT)
 @click.option("--list", "listed", is_flag=True, help="List the images of an archive, with PSNR and bytes.")
-@click.option(
-    "--sort",
-    type=click.Choice([*SORTS, *(f"-{name}" for name in SORTS)]),
-    metavar="|".join(SORTS),
-    help="With --list: the order; -psnr and so on for the largest first. Images that share a block share its "
-    "bytes by their pixels.",
-)
+@options.sort_option
 @click.option(
     "--spectrum", type=PICTURE, metavar="OUT.png", help="Plot the spectrum and the cumulative energy."
+)
+@click.option(
+    "--scatter", type=PICTURE, metavar="OUT.png", help="Draw scores over the first two components, by folder."
 )
 @click.option("--basis-grid", type=PICTURE, metavar="OUT.png", help="Draw the strongest basis elements.")
 @click.option("--count", type=options.Count(1, 1024), default=40, show_default=True, help="How many of them.")
@@ -80,6 +77,8 @@ SORTS = ("name", "psnr", "bytes", "pixels")
     show_default=True,
     help="How many images --gallery and --report show.",
 )
+@options.include_option
+@options.exclude_option
 @options.force_option
 @options.common_options
 def command(
@@ -88,6 +87,7 @@ def command(
     listed: bool,
     sort: str | None,
     spectrum: Path | None,
+    scatter: Path | None,
     basis_grid: Path | None,
     count: int,
     gallery: tuple[str, Path] | None,
@@ -96,9 +96,11 @@ def command(
     basis: Path | None,
     source: str | None,
     pictures: int,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
     force: bool,
 ) -> int:
-    """Show what FILE is: a tensor cache, an operator, a basis or an archive.
+    """Show what FILE is: a tensor cache, an operator, a basis, scores or an archive.
 
     Prints a page of text, or one JSON object; the options that name an OUT file write pictures as well.
     """
@@ -106,21 +108,31 @@ def command(
 
     if sort and not listed:
         raise UsageError("--sort needs --list")
+    if (include or exclude) and not (gallery or rd or source):
+        raise UsageError("--include and --exclude choose among the images of a SOURCE: name one")
     progress = console.progress
+
+    def among(originals: str) -> Sequence[str]:
+        return options.chosen([originals], include, exclude)
+
     drawings: list[tuple[Path, Callable[[Album], bytes]]] = []
     if spectrum:
         drawings.append((spectrum, lambda album: album.spectrum(_format(spectrum))))
+    if scatter:
+        drawings.append((scatter, lambda album: album.scatter(_format(scatter))))
     if basis_grid:
         drawings.append((basis_grid, lambda album: album.basis_grid(count, _format(basis_grid))))
     if report:
-        sources = [source] if source else []
+        sources = among(source) if source else []
         drawings.append((report, lambda album: album.page(sources, pictures, count, progress)))
     if gallery:
         shown, picture = gallery
-        drawings.append((picture, lambda album: album.gallery([shown], pictures, _format(picture))))
+        drawings.append((picture, lambda album: album.gallery(among(shown), pictures, _format(picture))))
     if rd:
         measured, chart = rd
-        drawings.append((chart, lambda album: album.rate_distortion([measured], progress, _format(chart))))
+        drawings.append(
+            (chart, lambda album: album.rate_distortion(among(measured), progress, _format(chart)))
+        )
     if not drawings and not listed:
         facts = describe(file)
         console.result(facts.data, _page(facts))
@@ -143,18 +155,14 @@ def _show(
 
     for target, _ in drawings:
         check_output(target, force)
-    linked = None
-    if basis:
-        from tpca_cli.archive.writer import linked_basis
-
-        linked = linked_basis(basis)
-    with open_album(file, linked) as album:
+    with open_album(file, basis) as album:
         data = dict(album.facts.data)
         text = _page(album.facts)
         if listed is not None:
+            from tpca_cli.report.describe import ordered
             from tpca_cli.report.terminal import listing
 
-            data["list"] = _sorted(album.listing(), listed)
+            data["list"] = ordered(album.listing(), listed)
             text = listing(data["list"])
         for target, draw in drawings:
             write_file(target, draw(album), force=force)
@@ -164,14 +172,6 @@ def _show(
             console.say(f"wrote {path}")
     console.result(data, text)
     return 0
-
-
-def _sorted(images: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
-    """The images by one of `SORTS`, falling after a minus; as they are in the file if `order` is empty."""
-    key = order.removeprefix("-")
-    if key == "pixels":
-        return sorted(images, key=lambda item: item["height"] * item["width"], reverse=order != key)
-    return sorted(images, key=lambda item: item[key], reverse=order != key) if key else images
 
 
 def _format(target: Path) -> str:

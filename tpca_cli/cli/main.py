@@ -18,13 +18,16 @@ from types import FrameType
 import click
 
 from tpca_cli import __version__
-from tpca_cli.cli.text import safe
-from tpca_cli.errors import Interrupted, TpcaError
+from tpca_cli.cli.text import plain, safe
+from tpca_cli.errors import Interrupted, TpcaError, printable
 
 COMMANDS = {
     "fit-basis": "learn a basis from images",
     "encode": "compress images into one archive",
     "decode": "restore the images of an archive",
+    "ls": "list the images of an archive",
+    "cat": "write one image of an archive to stdout",
+    "diff": "show what differs between archives, or an archive and a folder",
     "inspect": "show what a tpca file holds",
     "merge": "add the operators of disjoint shards and solve",
     "verify": "check an archive, also against its sources",
@@ -35,8 +38,11 @@ COMMANDS = {
 ALIASES = {
     **dict.fromkeys(("compress", "pack", "create", "append", "add"), "encode"),
     **dict.fromkeys(("decompress", "extract", "unpack", "restore"), "decode"),
-    **dict.fromkeys(("info", "list", "ls", "show"), "inspect"),
-    **dict.fromkeys(("check", "test", "compare"), "verify"),
+    **dict.fromkeys(("info", "show"), "inspect"),
+    **dict.fromkeys(("check", "test"), "verify"),
+    **dict.fromkeys(("list", "dir", "names"), "ls"),
+    **dict.fromkeys(("print", "get"), "cat"),
+    "compare": "diff",
     **dict.fromkeys(("fit", "learn", "train"), "fit-basis"),
 }
 
@@ -157,7 +163,7 @@ def _ending(failure: BaseException, arguments: list[str], as_json: bool) -> int:
         return _report(message, 1, as_json)
 
 
-def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[str, str], ...] = ()) -> int:
+def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[bytes, str], ...] = ()) -> int:
     """One line on stderr after those for skipped inputs, or one JSON object on stdout."""
     line = safe(" ".join(message.split("\n")))
     try:
@@ -167,10 +173,10 @@ def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[str, st
             data: dict[str, object] = {"error": line, "code": code}
             if skipped:
                 data["skipped"] = [{"path": path, "reason": reason} for path, reason in skipped]
-            print(json.dumps(data), flush=True)
+            print(json.dumps(plain(data)), flush=True)
         else:
             for path, reason in skipped:
-                print(safe(f"tpca: warning: skipped {path}: {reason}"), file=sys.stderr)
+                print(safe(f"tpca: warning: skipped {printable(path)}: {reason}"), file=sys.stderr)
             print(f"tpca: {line}", file=sys.stderr, flush=True)
     except OSError:
         pass

@@ -106,7 +106,7 @@ class InputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or a usage error."""
-        if not os.path.lexists(value):
+        if not os.path.lexists(value) and not (self.allow_dash and str(value) == "-"):
             self.fail(f"no such file: {printable(value)}", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -128,6 +128,17 @@ class OutputFile(click.Path):
         return super().convert(value, param, ctx)
 
 
+class FormatChoice(click.Choice[str]):
+    """A format by its name or its usual ending, in any case."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The format that is meant."""
+        name = str(value).lower()
+        return super().convert({"jpg": "jpeg", "tif": "tiff"}.get(name, name), param, ctx)
+
+
+WRITTEN = ("png", "webp", "tiff", "bmp", "jpeg")
+SORTS = ("name", "psnr", "bytes", "pixels")
 INPUT = InputFile(path_type=Path)
 
 
@@ -267,7 +278,69 @@ def common_options(function: F) -> F:
     )
 
 
+def write_bytes(data: bytes) -> None:
+    """Bytes to stdout, also where it is a text stream of a program that embeds this one."""
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(os.fsdecode(data))
+    else:
+        sys.stdout.flush()
+        binary.write(data)
+
+
+def listed_names(path: Path) -> list[bytes]:
+    """The names in a file, or on stdin for `-`: one on each line, or ended by NUL."""
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise StorageError.of(error, path, "read the list") from error
+    return [line for line in (data.split(b"\0") if b"\0" in data else data.splitlines()) if line]
+
+
+def pattern_options(function: F) -> F:
+    """`--include` and `--exclude`, handed to the command with its `sources`."""
+    import functools
+
+    @functools.wraps(function)
+    def with_patterns(*args: Any, include: tuple[str, ...], exclude: tuple[str, ...], **kwargs: Any) -> Any:
+        return function(*args, **kwargs | {"sources": chosen(kwargs["sources"], include, exclude)})
+
+    return include_option(exclude_option(with_patterns))  # type: ignore[return-value]
+
+
+def chosen(sources: Sequence[str], include: Sequence[str], exclude: Sequence[str]) -> Sequence[str]:
+    """Sources with patterns, where there are any."""
+    if not include and not exclude:
+        return sources
+    if not sources:
+        raise UsageError("--include and --exclude choose among the images of a SOURCE: name one")
+    from tpca_cli.sources.patterns import Sources  # late: most runs have none
+
+    return Sources(sources, include, exclude)
+
+
+include_option = click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Of SOURCE, only images with a matching name, folder or part of the name; may be repeated.",
+)
+exclude_option = click.option(
+    "--exclude",
+    multiple=True,
+    metavar="GLOB",
+    help="Of SOURCE, leave out what matches, such as '*.gif', 'thumbs' or 'old/*'; may be repeated.",
+)
+sort_option = click.option(
+    "--sort",
+    type=click.Choice([*SORTS, *(f"-{name}" for name in SORTS)]),
+    metavar="|".join(SORTS),
+    help="The order of the list; -psnr and so on for the largest first. Images that share a block share its "
+    "bytes by their pixels.",
+)
 sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+any_sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1)
+DEFAULT_MEMORY = 2 << 30
 output_option = click.option("-o", "--output", required=True, type=OutputFile(), help="The file to write.")
 force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 memory_option = click.option(

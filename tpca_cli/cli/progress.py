@@ -16,6 +16,7 @@ STAGES: dict[str, dict[str, float]] = {
         "fitting the basis": 0.15,
         "searching the step": 0.35,
         "encoding": 0.65,
+        "projecting": 0.9,
     },
     "fit-basis": {
         "reading headers": 0.05,

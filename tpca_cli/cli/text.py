@@ -32,11 +32,14 @@ def times(ratio: float) -> str:
     return f"1/{ratio:.1f} of" if ratio >= 1 else f"{1 / max(ratio, 1e-9):.1f} times"
 
 
-def quality(psnr: float, worst: float) -> str:
-    """The pooled PSNR and that of the worst image."""
-    if psnr == float("inf"):
+def quality(facts: Mapping[str, Any]) -> str:
+    """The pooled PSNR and that of the worst image, and what people see where it was measured."""
+    if facts["psnr"] == float("inf"):
         return "identical pixels"
-    return f"{psnr:.2f} dB (worst image {worst:.2f} dB)"
+    decibels = f"{facts['psnr']:.2f} dB (worst image {facts['psnr_min']:.2f} dB)"
+    if facts["quality"] is None:
+        return decibels
+    return f"quality {facts['quality']:.1f} (worst image {facts['quality_min']:.1f}), {decibels}"
 
 
 def shape(sides: tuple[int, ...] | list[int]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ Examples:
   tpca verify photos.h5
   tpca verify photos.h5 --against photos/ --decode
   tpca verify photos.h5 --against photos/ --decode --min-psnr 34 --print0-verified | xargs -0 -r rm --
+  tpca verify exact.h5 --against photos/ --decode
 
 \b
 Exit codes: 0 everything is in order; 3 the file is intact, but not every source file is safe in it;
@@ -60,9 +59,13 @@ SHOWN = 20
 @click.option(
     "--decode", is_flag=True, help="Decode every image as well; with --against, measure its error again."
 )
+@click.option(
+    "--identical", is_flag=True, help="With --against: only files that come back bit for bit are safe."
+)
 @click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
 @options.claimed_pixels_option
 @options.workers_option
+@options.pattern_options
 @options.common_options
 def command(
     console: Console,
@@ -72,6 +75,7 @@ def command(
     print0_verified: bool,
     allow_partial: bool,
     decode: bool,
+    identical: bool,
     basis: Path | None,
     max_pixels: int,
     workers: int,
@@ -82,14 +86,14 @@ def command(
     archive, unchanged since, whole with all its metadata, and of the wanted quality; only such files are
     listed as safe to delete. An archive made with --link-basis needs --basis for that.
     """
-    if not sources and (print0_verified or min_psnr is not None or allow_partial):
-        raise UsageError("--min-psnr, --print0-verified and --allow-partial need --against SOURCE")
+    if not sources and (print0_verified or min_psnr is not None or allow_partial or identical):
+        raise UsageError("--min-psnr, --print0-verified, --allow-partial and --identical need --against")
     if print0_verified and console.as_json:
         raise UsageError("--print0-verified and --json both write to stdout: give one of them")
     from tpca_cli.decode.compare import Requirements, SourceComparison
     from tpca_cli.sources.scan import NOTHING_IGNORED
 
-    bar = Requirements(min_psnr, allow_partial, decode)
+    bar = Requirements(min_psnr, allow_partial, decode, identical)
     checked, compared = _check(console, file, sources, bar, basis, max_pixels, workers)
     compared = compared or SourceComparison(0, (), (), NOTHING_IGNORED, ())
     for item in checked.damage:
@@ -98,7 +102,7 @@ def command(
     _warn(console, compared)
     if print0_verified:
         if not checked.damage:  # a file that rots is no place for the only copy
-            _write(b"".join(path + b"\0" for path in compared.safe))
+            options.write_bytes(b"".join(path + b"\0" for path in compared.safe))
         console.say(_text(file, checked, compared, bool(sources)))
     else:
         data = _data(file, checked, compared, min_psnr) if sources else _data(file, checked)
@@ -106,15 +110,6 @@ def command(
     if checked.damage:
         return FileRefused.exit_code
     return options.EXIT_SKIPPED if compared.failed else 0
-
-
-def _write(data: bytes) -> None:
-    """Bytes to stdout, also where it is a text stream of a program that embeds this one."""
-    binary = getattr(sys.stdout, "buffer", None)
-    if binary is None:
-        sys.stdout.write(os.fsdecode(data))
-    else:
-        binary.write(data)
 
 
 def _check(
@@ -176,6 +171,8 @@ def _data(
             "min_psnr": min_psnr,
             "floor": compared.floor,
             "safe": len(compared.safe),
+            "identical_files": compared.identical_files,
+            "identical_pixels": compared.identical_pixels,
             "failed": [{"path": item.path, "reason": item.reason} for item in compared.failed],
             **compared.ignored.to_dict(),
             "worst": [{"path": path, "psnr": psnr} for path, psnr in compared.worst],
@@ -191,6 +188,11 @@ def _text(file: Path, checked: Checked, compared: SourceComparison, sources: boo
     if sources:
         ignored = ", ".join(["", *filter(None, [str(compared.ignored)])])
         lines.append(f"{len(compared.safe)} of {compared.sources} source files are safe in it{ignored}")
+        if compared.identical_files or compared.identical_pixels:
+            lines.append(
+                f"of these {compared.identical_files} come back bit for bit, "
+                f"{compared.identical_pixels} with identical pixels"
+            )
         lines.append(f"safe means: unchanged, kept whole, {compared.floor}")
         for path, psnr in compared.worst:
             lines.append(f"  {psnr:8.2f} dB  {printable(path)}")

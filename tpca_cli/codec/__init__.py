@@ -3,6 +3,7 @@
 | module | holds |
 |---|---|
 | `coder` | a block of pictures to bytes and back, with the basis, the step and the tables of one group |
+| `basis_coding` | a dense basis to bytes and back: eigentensors as pictures |
 | `tiling` | pictures to planes of tiles and back, lapped or not |
 | `restore` | the filter after decoding |
 | `grid` | where the tiles of a block lie |

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import kernel_run, restore
+from tpca_cli.codec import kernel_run, restore, tuning
 from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts, measure_scales
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
+from tpca_cli.codec.kernel_job import GRADES, LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import KernelTiles
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
 from tpca_cli.codec.tiling import (
@@ -32,19 +32,22 @@ from tpca_cli.codec.tiling import (
 )
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import TILE, Framing
-from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, FixedBasis, Floats
+from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis, Floats
 
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
 STEP_LIMIT = 1 << 30
+VISUAL, PSNR = "visual", "psnr"
+"""What steps are made for: what people see, or the least squared error."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A coded block, and the squared error of each picture after decoding."""
+    """A coded block, the squared error of each picture after decoding, and what a reader gets."""
 
     data: bytes
     sse: Ints
+    decoded: list[Pixels]
 
     @property
     def bits(self) -> int:
@@ -67,6 +70,8 @@ class Coder:
     gains: Ints  # (M,)
     restorer: restore.Restorer | None = None
     restore_step: int = 0
+    factors: Ints | None = None  # (grades,) of the steps of regions, in 1/64
+    region: int = 1  # tiles on the side of a region
 
     @classmethod
     def train(
@@ -79,11 +84,13 @@ class Coder:
         components: int | None = None,
         effort: int = 1,
         lapped: bool | None = None,
+        tune: str = PSNR,
     ) -> Coder:
         """A coder that suits a sample of the pictures at this step.
 
         With all components tiles may be lapped (by default where it saves bits) and a filter is fitted; with
-        fewer components the block is the paper's truncation and nothing else.
+        fewer components the block is the paper's truncation and nothing else. Steps are those of the least
+        squared error, or, tuned to what people see, differ by component and region where pixels have 8 bits.
         """
         kept = min(components or basis.components, basis.components)
         whole = kept == basis.components
@@ -93,6 +100,14 @@ class Coder:
             best = min(both, key=lambda coder: coder._price(sample))
         else:
             best = cls._fit(sample, framing, basis, step, kept, bool(lapped) and can_lap)
+        if (
+            tune == VISUAL
+            and whole
+            and framing.kind == TILE
+            and basis.indices is not None
+            and basis.depth == 8
+        ):
+            best = best._tuned()
         return best.with_filter(sample) if effort else best
 
     @classmethod
@@ -121,10 +136,27 @@ class Coder:
         )
         return replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
 
+    def _tuned(self) -> Coder:
+        """The same with steps by component and region."""
+        assert self.basis.indices is not None
+        sides = self.framing.height, self.framing.width
+        gains = self.gains / tuning.component_factors(self.basis.indices[: self.components], sides)
+        return replace(
+            self,
+            gains=np.maximum(np.rint(gains), 1).astype(np.int64),
+            factors=tuning.FACTORS,
+            region=tuning.region_tiles(self.framing.height),
+        )
+
+    @property
+    def tune(self) -> str:
+        """What the steps are made for."""
+        return PSNR if self.factors is None else VISUAL
+
     def _price(self, sample: Sequence[Pixels]) -> float:
         """Bits of part of a sample plus its error at the exchange rate of the quantiser."""
         some = batches(self.framing, sample)
-        found = [self.encode(pictures) for pictures in some[:: -(-len(some) // 2)]]
+        found = [self.encode(pictures) for pictures in some[:: max(-(-len(some) // 2), 1)]]
         return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
 
     def with_filter(self, sample: Sequence[Pixels]) -> Coder:
@@ -154,7 +186,16 @@ class Coder:
     def model(self) -> ContextModel:
         """Weights and tables at this step."""
         steps = np.maximum((self.step_units * GAIN + self.gains // 2) // self.gains, 1)
-        return build_contexts(self._scan, self.scales, self.lowest, self.centers, steps)
+        return build_contexts(
+            self._scan,
+            self.scales,
+            self.lowest,
+            self.centers,
+            steps,
+            grades=self.factors,
+            region=self.region,
+            bit_price=LAMBDA if self.factors is None else tuning.BIT_PRICE,
+        )
 
     @property
     def _filter(self) -> restore.Restorer | None:
@@ -167,7 +208,7 @@ class Coder:
         """The fast path: tiles coded inside the kernel, where the framing and the basis suit it."""
         framing, basis = self.framing, self.basis
         tiled = framing.kind == TILE and framing.height == framing.width and framing.height in SIDES
-        plain = basis.indices is not None and basis.mean is None and basis.depth == 8
+        plain = basis.indices is not None and basis.mean is None and basis.depth == 8 and basis.bits <= SHORT
         suits = tiled and plain and basis.frame_shape[-1] <= MOST_COLORS
         return KernelTiles(framing, basis.factors, basis.bits, self.lapped, self._filter) if suits else None
 
@@ -183,9 +224,13 @@ class Coder:
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
         if self._fast_path:
-            return Encoded(*self._fast_path.encode(self.model, self._grid(_shapes(pictures)), pictures))
+            grid = self._grid(_shapes(pictures))
+            data, sse, decoded = self._fast_path.encode(self.model, grid, pictures, self._grades(pictures))
+            return Encoded(data, sse, decoded)
         data, values = self._code(pictures)
-        return Encoded(data, self._sse(pictures, values))
+        decoded = self._pictures(values, _shapes(pictures))
+        errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
+        return Encoded(data, np.array([int(e @ e) for e in errors], np.int64), decoded)
 
     def decode(self, data: bytes, shapes: Sequence[Shape], components: int | None = None) -> list[Pixels]:
         """The pictures of a block; with fewer components they come out blurrier."""
@@ -196,21 +241,43 @@ class Coder:
             values = values[: max(components, 0)]
         return self._pictures(values, shapes)
 
+    def coefficients(self, data: bytes, shapes: Sequence[Shape]) -> list[Floats]:
+        """What a block stores of each picture: its coefficients after quantization, (frames, M).
+
+        Of lapped tiles they belong to the lapped frames, in which neighbors share their edges.
+        """
+        values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
+        counts = [self.framing.count(height, width) for height, width in shapes]
+        return [part / SCALE for part in np.split(values.T, np.cumsum(counts)[:-1])]
+
+    def encode_signed(self, pictures: Sequence[Floats]) -> tuple[bytes, Floats]:
+        """One block of pictures of one size whose samples may be negative, and what `decode_signed` gives."""
+        data, values = self._code(pictures)
+        return data, self._images(values, _shapes(pictures))[0]
+
+    def decode_signed(self, data: bytes, shape: Shape, count: int) -> Floats:
+        """The `count` pictures of a block as images (n, c, h, w) in 1/SCALE, neither rounded nor clipped."""
+        shapes = [shape] * count
+        values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
+        return self._images(values, shapes)[0]
+
     def _code(self, pictures: Sequence[Pixels]) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
         rows = self._analyze(pictures)[self._scan.order]
-        data, values = kernel_run.encode(self.model, self._grid(_shapes(pictures)), rows)
+        grid = self._grid(_shapes(pictures))
+        data, values = kernel_run.encode(self.model, grid, rows, self._grades(pictures))
         return data, self._by_component(values)
+
+    def _grades(self, pictures: Sequence[Pixels]) -> kernel_run.Grades:
+        """The grade of each tile, (tiles,)."""
+        if self.factors is None:
+            return 0
+        return tuning.grades_of(pictures, self.framing.height, 2**self.basis.depth - 1)
 
     def _by_component(self, values: Floats) -> Floats:
         out = np.empty_like(values)
         out[self._scan.order] = values
         return out
-
-    def _sse(self, pictures: Sequence[Pixels], values: Floats) -> Ints:
-        decoded = self._pictures(values, _shapes(pictures))
-        errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
-        return np.array([int(e @ e) for e in errors], np.int64)
 
     def _grid(self, shapes: Sequence[Shape]) -> Grid:
         return grid_of(tuple(self.framing.grid(h, w) for h, w in shapes))
@@ -246,6 +313,7 @@ class Coder:
             "components": self.components,
             "lapped": self.lapped,
             "restore": self.restore_step,
+            **({} if self.factors is None else {"region": self.region}),
         }
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -254,8 +322,10 @@ class Coder:
         arrays["scales"] = self.scales.astype(np.uint8)
         arrays["lowest"] = self.lowest.astype(np.uint8)
         arrays["centers"] = self.centers.astype(np.int32)
-        if self.lapped:
+        if self.lapped or self.factors is not None:
             arrays["gains"] = self.gains.astype(np.uint16)
+        if self.factors is not None:
+            arrays["factors"] = self.factors.astype(np.uint16)
         if self.restorer is not None:
             arrays["restore"] = self.restorer.to_array()
         return arrays
@@ -268,7 +338,10 @@ class Coder:
             inner = {k.removeprefix("basis_"): v for k, v in arrays.items() if k.startswith("basis_")}
             basis = FixedBasis.from_arrays(meta["basis"], inner)
             step, kept, lapped = int(meta["step"]), int(meta["components"]), bool(meta["lapped"])
-            gains = np.asarray(arrays["gains"]) if lapped else np.full(kept, GAIN)
+            regions = "factors" in arrays
+            gains = np.asarray(arrays["gains"]) if lapped or regions else np.full(kept, GAIN)
+            factors = np.asarray(arrays["factors"]).astype(np.int64) if regions else None
+            region = int(meta["region"]) if regions else 1
             scales, lowest, centers, gains = (
                 np.asarray(array).astype(np.int64)
                 for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
@@ -284,8 +357,13 @@ class Coder:
         if basis.frame_shape != framing.frame_shape or (lapped and framing.kind != TILE):
             raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
         coder = cls(
-            framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step
-        )
+            framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
+            factors, region,
+        )  # fmt: skip
+        if factors is not None and not (
+            factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
+        ):
+            raise FileRefused(f"coder has impossible regions: {region} tiles, {factors.shape} factors")
         channels = len(coder._scan.lowest)
         if shapes != ((kept,), (kept,), (channels, LEVELS), (channels,)) or gains.min() < 1:
             raise FileRefused(f"coder has tables of impossible shapes {shapes}")

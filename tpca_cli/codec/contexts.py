@@ -20,6 +20,8 @@ from tpca_cli.codec.scan_order import SLOTS, Ints, ScanOrder, Step, kind_of
 
 Floats = NDArray[np.float64]
 
+UNIT_FACTOR = 64
+"""Factors of steps are counted in 1/64."""
 UNIT = 1024.0
 """Expected magnitudes are counted in 1/1024."""
 CLASSES = 112
@@ -37,6 +39,8 @@ class ContextModel:
 
     scan: ScanOrder
     steps: Floats  # (M,) quantiser step of each component
+    quanta: Floats  # (grades, M) the same for each grade of a region
+    region: int  # tiles on the side of a region
     expected: Floats  # (M,) prior magnitude in 1/UNIT
     lowest: Floats  # (channels, LEVELS) prior magnitude of the lowest components
     centers: Ints  # (channels,) the lowest component where nothing is near
@@ -45,6 +49,7 @@ class ContextModel:
     maps: NDArray[np.uint8]  # (M, CODES) class by code of the expected magnitude
     flag_weights: Ints  # (steps, 2, FLAG_FEATURES)
     priors: Priors
+    bit_price: float  # in squared steps; only the encoder looks
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -74,7 +79,15 @@ def _class_maps(expected: Floats, priors: Priors) -> NDArray[np.uint8]:
 
 
 def build_contexts(
-    scan: ScanOrder, scales: Ints, lowest: Ints, centers: Ints, steps: Ints, priors: Priors | None = None
+    scan: ScanOrder,
+    scales: Ints,
+    lowest: Ints,
+    centers: Ints,
+    steps: Ints,
+    priors: Priors | None = None,
+    grades: Ints | None = None,
+    region: int = 1,
+    bit_price: float = 0.08,
 ) -> ContextModel:
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
     priors = priors or shipped()
@@ -91,9 +104,14 @@ def build_contexts(
     # products are below 2^51, so the floor of a rounded quotient is the exact one
     ratios = chosen * expected[looks.rows] / (64 * expected[looks.seen])
     prior = expected[:, None] * priors.weights[kinds, :, SLOTS] * factors / (64 * UNIT)
+    graded = row_steps[None]
+    if grades is not None:
+        graded = np.maximum((row_steps * grades[:, None] + UNIT_FACTOR // 2) // UNIT_FACTOR, 1.0)
     return ContextModel(
         scan,
         row_steps,
+        graded,
+        region,
         expected,
         lowest_expected,
         centers,
@@ -102,6 +120,7 @@ def build_contexts(
         _class_maps(expected, priors),
         _flag_weights(scan, expected, lowest_expected, priors),
         priors,
+        bit_price,
     )
 
 

@@ -32,6 +32,7 @@ class Grid:
     """The canvas of a block of images whose tile grids are `shapes` (rows, columns)."""
 
     def __init__(self, shapes: Sequence[tuple[int, int]]) -> None:
+        self.shapes = tuple(shapes)
         self.stride = max((columns for _, columns in shapes), default=0) + 1
         tops = np.cumsum([1] + [height + 1 for height, _ in shapes])
         self.size = int(tops[-1] + 1) * self.stride + 1
@@ -44,6 +45,22 @@ class Grid:
         odd = (self.rows + self.columns) % 2 == 1
         self.phases: tuple[Ints, Ints] = (self.places[~odd], self.places[odd])
         self.levels = self._levels()
+
+    def regions(self, side: int) -> Ints:
+        """Squares of `side` x `side` tiles (n, 5), image by image, row by row.
+
+        The place of the first tile, tiles down and across, places of the regions to the left and above or 0.
+        """
+        found, first = [], 0
+        for height, width in self.shapes:
+            rows, columns = (part.ravel() for part in np.mgrid[:height:side, :width:side])
+            places = self.places[first + rows * width + columns] if rows.size else rows
+            left, above = places - side, places - side * self.stride
+            down, right = np.minimum(side, height - rows), np.minimum(side, width - columns)
+            left, above = np.where(columns > 0, left, 0), np.where(rows > 0, above, 0)
+            found.append(np.stack([places, down, right, left, above], axis=1))
+            first += height * width
+        return np.concatenate(found) if found else np.zeros((0, 5), np.int64)
 
     def _levels(self) -> list[Level]:
         """Coarse to fine: first the corner of each image, then centers and edges of ever smaller squares."""

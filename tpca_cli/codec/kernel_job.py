@@ -37,6 +37,8 @@ DECODE, DECIDE, REPLAY = 0, 1, 2
 """What a job does: read, decide and write, or write what was decided before."""
 LAMBDA = 0.08
 """Bits are worth this many squared steps."""
+GRADES = 16
+"""Most steps that the regions of a group may have."""
 FAMILIES, ROWS, TOKENS = 3, 48, 16
 """The tables of tokens: first channel, colors and lowest components; rows of each; tokens of a row."""
 CYCLE = 4
@@ -52,6 +54,7 @@ CONSTANTS = {
     "DECODE": DECODE,
     "DECIDE": DECIDE,
     "REPLAY": REPLAY,
+    "GRADES": GRADES,
     "FAMILIES": FAMILIES,
     "ROWS": ROWS,
     "TOKENS": TOKENS,
@@ -95,8 +98,11 @@ RECORDS = {
         "start", "stop", "color", "zone", "opens", "before", "before_stop", "first", sights=2, sights_stop=2
     ),
     "Level": _record("count", "fineness"),
+    # the first tile, tiles down and across, the first tiles of the regions to the left and above (0 for none)
+    "Region": _record("place", "down", "right", "left", "above"),
     # near rows (-1 for none), the axis along which the lowest component slopes (0 for none), counters
     "Near": _record("axis", "channel", "sign_spot", rows=7),
+    "Hit": np.dtype([("place", np.int32), ("class", np.int32), ("symbol", np.int64)]),
     # pixels, tiles, the place of the first tile, samples from line to line where the filter works
     "Shape": _record("height", "width", "down", "right", "place", "stride"),
 }
@@ -119,6 +125,9 @@ BLOCK_FIELDS = (
     Field("i32", "level_count"),
     Field("i32", "even_count", "tiles of the first phase"),
     Field("i32", "odd_count", "tiles of the second phase"),
+    Field("i32", "grades", "1 where all regions have the same step"),
+    Field("i32", "region_count"),
+    Field("const Region *", "regions"),
     Field("const i32 *", "phases", "places of the even tiles, then of the odd ones"),
     Field("const Level *", "levels"),
     Field("const i32 *", "level_places", "one after another"),
@@ -132,7 +141,7 @@ BLOCK_FIELDS = (
     Field("const i16 *", "look_weights", "two for each look"),
     Field("const u32 *", "bases", "(rows, 2)"),
     Field("const u8 *", "maps", "(rows, CODES)"),
-    Field("const double *", "quanta", "(rows,) quantiser steps"),
+    Field("const double *", "quanta", "(grades, rows) quantiser steps"),
     Field("const double *", "expected", "(rows,)"),
     Field("const i64 *", "lowest_priors", "(channels, FINENESSES)"),
     Field("const i64 *", "centers", "(channels,)"),
@@ -145,14 +154,22 @@ BLOCK_FIELDS = (
     Field("const double *", "log_prices", "(LOG_PRICES,), the first is the price of one bit"),
     Field("const double *", "bit_prices", "of a bit, by its probability >> PRICE_SHIFT"),
     Field("double *", "data", "(rows, size) coefficients or symbols in, values or symbols out"),
+    Field("u8 *", "grade", "(size,) in and out"),
     Field("u8 *", "wanted", "(zones, size) flags in"),
     Field("u8 *", "opened", "(zones, size) flags out"),
     Field("u16 *", "own", "(rows + 1, size) magnitudes; the last are zeros"),
+    Field("u8 *", "small", "(rows + 1, size) magnitudes up to 15"),
+    Field("u8 *", "around", "(rows + 1, size) their sums over the four tiles beside"),
     Field("i8 *", "signs", "(rows, size)"),
     Field("u8 *", "busy", "(2, size) how much a tile holds so far"),
     Field("double *", "low", "(channels, size)"),
     Field("double *", "worth", "(2, size)"),
-    Field("u32 *", "total", "(room,)"),
+    Field("u8 *", "classes", "(room,) of the values of a row"),
+    Field("u8 *", "closest", "(size,) what surrounds the values of a row"),
+    Field("u8 *", "crowded", "(size,) what surrounds the values of a row"),
+    Field("i8 *", "turns", "(size,) the signs beside them"),
+    Field("i32 *", "spots", "(room, 6) the values of a row with what predicts them"),
+    Field("Hit *", "hits", "(room,) what was coded in a row and is not zero"),
     Field("i16 *", "seen", "(most pairs of a step, room, 2)"),
     Field("i32 *", "live", "(4, size)"),
     Field("u8 *", "bytes", "the block"),
@@ -222,18 +239,28 @@ def block_job(
         "level_count": len(grid.levels),
         "even_count": grid.phases[0].size,
         "odd_count": grid.phases[1].size,
+        "grades": len(model.quanta),
+        **_of_regions(grid, model.region if len(model.quanta) > 1 else 0),
         **_of_grid(grid),
         **_of_model(model),
-        **_of_priors(model.priors),
+        **_of_priors(model.priors, model.bit_price),
         "data": Room(canvas),
+        "grade": Room(size + 8),
         "wanted": Room(zones * size),
         "opened": Room(zones * size),
         "own": Room(canvas + size + 8),
-        "signs": Room(canvas),
+        "small": Room(canvas + size + 16),
+        "around": Room(canvas + size + 16),
+        "signs": Room(canvas + 16),
         "busy": Room(2 * size),
         "low": Room(channels * size),
         "worth": Room(2 * size, scratch=True),
-        "total": Room(room, scratch=True),
+        "classes": Room(room, scratch=True),
+        "closest": Room(size + 16, scratch=True),
+        "crowded": Room(size + 16, scratch=True),
+        "turns": Room(size + 16, scratch=True),
+        "spots": Room(6 * room, scratch=True),
+        "hits": Room(room, scratch=True),
         "seen": Room(2 * most_pairs * room),
         "live": Room(4 * size, scratch=True),
         "bytes": Room(capacity, scratch=True),
@@ -253,6 +280,16 @@ def _of_grid(grid: Grid) -> dict[str, Array]:
         "level_places": np.concatenate([level.places for level in grid.levels]),
         "level_around": np.concatenate([level.around.T for level in grid.levels]),
     })  # fmt: skip
+
+
+@functools.lru_cache(maxsize=16)
+def _of_regions(grid: Grid, side: int) -> Values:
+    """Squares of tiles that share a step, image by image, row by row."""
+    found = grid.regions(side) if side else np.zeros((0, 5), np.int64)
+    regions = np.zeros(len(found), RECORDS["Region"])
+    for name, column in zip(RECORDS["Region"].names or (), found.T, strict=True):
+        regions[name] = column
+    return {"region_count": len(found), "regions": regions}
 
 
 @functools.lru_cache(maxsize=4)
@@ -314,7 +351,7 @@ def _of_model(model: ContextModel) -> dict[str, Array]:
         "look_weights": weights,
         "bases": model.bases,
         "maps": model.maps,
-        "quanta": model.steps,
+        "quanta": model.quanta,
         "expected": model.expected,
         "lowest_priors": model.lowest,
         "centers": model.centers,
@@ -323,7 +360,7 @@ def _of_model(model: ContextModel) -> dict[str, Array]:
 
 
 @functools.lru_cache(maxsize=4)
-def _of_priors(priors: Priors) -> dict[str, Array]:
+def _of_priors(priors: Priors, price: float) -> dict[str, Array]:
     """The tables of the format, and what tokens cost the encoder."""
     classes = np.arange(CLASSES)
     bits = 16 - np.log2(priors.tables)
@@ -338,7 +375,7 @@ def _of_priors(priors: Priors) -> dict[str, Array]:
         "tables": priors.tables,
         "flag_tables": priors.flag_tables,
         "offsets": priors.offsets,
-        "prices": LAMBDA * np.floor(bits * 256 + 0.5) / 256,
-        "log_prices": LAMBDA * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, LOG_PRICES))]),
-        "bit_prices": LAMBDA * np.floor(256 * costs + 0.5) / 256,
+        "prices": price * np.floor(bits * 256 + 0.5) / 256,
+        "log_prices": price * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, LOG_PRICES))]),
+        "bit_prices": price * np.floor(256 * costs + 0.5) / 256,
     })  # fmt: skip

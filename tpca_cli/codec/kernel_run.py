@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 Array = NDArray[Any]
 Pixels = NDArray[Any]
 Shape = tuple[int, int]
+Grades = NDArray[np.uint8] | int
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,24 @@ class Symbols:
 
     values: Ints
     flags: NDArray[np.uint8]
+    grades: NDArray[np.uint8] | int = 0  # (tiles,)
 
     def of(self, first: int, last: int) -> Symbols:
         """Those of the tiles first:last."""
-        return Symbols(self.values[:, first:last], self.flags[:, first:last])
+        grades = self.grades if isinstance(self.grades, int) else self.grades[first:last]
+        return Symbols(self.values[:, first:last], self.flags[:, first:last], grades)
 
 
 def joined(parts: Sequence[Symbols]) -> Symbols:
     """The symbols of several images, one after another."""
     values, flags = [part.values for part in parts], [part.flags for part in parts]
-    return Symbols(np.concatenate(values, axis=1), np.concatenate(flags, axis=1))
+    grades = [np.broadcast_to(np.uint8(part.grades), part.values.shape[1:]) for part in parts]
+    return Symbols(np.concatenate(values, axis=1), np.concatenate(flags, axis=1), np.concatenate(grades))
 
 
-def encode(model: ContextModel, grid: Grid, coefficients: Floats) -> tuple[bytes, Floats]:
+def encode(model: ContextModel, grid: Grid, coefficients: Floats, grades: Grades = 0) -> tuple[bytes, Floats]:
     """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets."""
-    job = run_encoder(model, grid, DECIDE, {"data": coefficients})
+    job = run_encoder(model, grid, DECIDE, {"data": coefficients, "grade": grades})
     return coded_bytes(job), _tiles(job["data"], grid)
 
 
@@ -67,12 +71,14 @@ def decode(model: ContextModel, grid: Grid, block: bytes) -> Floats:
 def read_symbols(model: ContextModel, grid: Grid, block: bytes) -> Symbols:
     """The symbols of a block."""
     job = run_decoder(model, grid, block, symbols=True)
-    return Symbols(_tiles(job["data"], grid).astype(np.int64), _tiles(job["opened"], grid))
+    grades = job["grade"][grid.places]
+    return Symbols(_tiles(job["data"], grid).astype(np.int64), _tiles(job["opened"], grid), grades)
 
 
 def write_symbols(model: ContextModel, grid: Grid, symbols: Symbols) -> bytes:
     """The block that stands for these symbols."""
-    return coded_bytes(run_encoder(model, grid, REPLAY, {"data": symbols.values, "wanted": symbols.flags}))
+    tiles: dict[str, Array | int] = {"data": symbols.values, "wanted": symbols.flags, "grade": symbols.grades}
+    return coded_bytes(run_encoder(model, grid, REPLAY, tiles))
 
 
 def _tiles(canvas: Array, grid: Grid) -> Array:
@@ -97,14 +103,19 @@ def run_decoder(
 
 
 def run_encoder(
-    model: ContextModel, grid: Grid, mode: int, tiles: Mapping[str, Array], pictures: Values = NO_PICTURES
+    model: ContextModel,
+    grid: Grid,
+    mode: int,
+    tiles: Mapping[str, Array | int],
+    pictures: Values = NO_PICTURES,
 ) -> Job:
     """Run an encoder over arrays (.., tiles) or pictures, with room enough for what it writes."""
     capacity = 4096 + grid.places.size * model.expected.size
     while True:
         job = block_job(model, grid, mode, capacity, mode == REPLAY, pictures)
         for name, values in tiles.items():
-            job[name].reshape(-1, grid.size)[:, grid.places] = values
+            canvas = job[name][: job[name].size // grid.size * grid.size]
+            canvas.reshape(-1, grid.size)[:, grid.places] = values
         run(job)
         if job.number("damaged"):
             raise ValueError("values are too large to be coded")
@@ -123,12 +134,15 @@ class KernelTiles:
     lapped: bool
     restorer: Restorer | None
 
-    def encode(self, model: ContextModel, grid: Grid, pictures: Sequence[Pixels]) -> tuple[bytes, Ints]:
+    def encode(
+        self, model: ContextModel, grid: Grid, pictures: Sequence[Pixels], grades: Grades = 0
+    ) -> tuple[bytes, Ints, list[Pixels]]:
         """A block, and the squared error of each picture after decoding."""
         pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
         shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
-        job = run_encoder(model, grid, DECIDE, {}, self._fields(model, grid, shapes, pixels))
-        return coded_bytes(job), job["errors"].copy()
+        fields = self._fields(model, grid, shapes, pixels)
+        job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
+        return coded_bytes(job), job["errors"].copy(), self._cut(job, shapes)
 
     def decode(self, model: ContextModel, grid: Grid, shapes: Sequence[Shape], block: bytes) -> list[Pixels]:
         """The pictures of a block."""

@@ -15,6 +15,7 @@ Good enough is what the caller says or, without a word, both of these for each i
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import images
-from tpca_cli.archive.reader import Archive, image_psnr
+from tpca_cli.archive.facts import image_psnr
+from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import ordered_map
@@ -47,6 +49,8 @@ class SourceComparison:
     ignored: Ignored
     worst: tuple[tuple[bytes, float], ...]
     floor: str = ""  # in words: the least quality that counts as safe
+    identical_files: int = 0  # of the safe ones: bit for bit in the archive
+    identical_pixels: int = 0  # of the others: without any error
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Requirements:
     min_psnr: float | None = None
     allow_partial: bool = False
     decode: bool = False
+    identical: bool = False  # only what comes back bit for bit counts
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,10 @@ class Floor:
             floors = tuple(psnr(step**2, 1.0, peak) for step, peak in zip(steps, peaks, strict=True))
             shown = ", ".join(dict.fromkeys(f"{floor:.2f}" for floor in floors))
             return cls(floors, True, f"{shown} dB (an error of one step) and {share}, for each image")
+        if "max_error" in asked:
+            most = int(asked["max_error"])
+            floors = tuple(psnr(most**2, 1.0, peak) for peak in archive.group_peaks)
+            return cls(floors, False, f"every sample within {most}" if most else "identical files or pixels")
         if "psnr" in asked:
             floor = float(asked["psnr"]) - SLACK_DB
             why = f"{SLACK_DB:g} less than the {asked['psnr']:g} that were asked for"
@@ -133,6 +142,7 @@ def compare_sources(
         if progress and (done % 64 == 0 or done == len(found.refs)):
             progress("comparing", done, len(found.refs))
     known = [ref for ref in found.refs if ref.name in positions]
+    safe = {ref.name for ref in found.refs if verdicts[os.path.realpath(ref.path)] and ref.name in positions}
     worst = sorted((judge.quality[positions[ref.name]], ref.path) for ref in known)[:WORST]
     return SourceComparison(
         sources=len(found.refs) + len(found.skipped),
@@ -141,6 +151,11 @@ def compare_sources(
         ignored=found.left_out,
         worst=tuple((path, decibels) for decibels, path in worst),
         floor=judge.floor.text,
+        identical_files=sum(archive.holds_file(positions[name]) for name in safe),
+        identical_pixels=sum(
+            not archive.holds_file(positions[name]) and judge.quality[positions[name]] == math.inf
+            for name in safe
+        ),
     )
 
 
@@ -162,6 +177,10 @@ class _Judge:
         group = int(self.groups[image])
         if group in self.unusable:
             return self.unusable[group]
+        if archive.holds_file(position):
+            return self._file_problem(position, ref)
+        if self.bar.identical:
+            return "its pixels are in the archive, not its file (--identical)"
         try:
             picture = images.read(
                 ref.path,
@@ -182,6 +201,18 @@ class _Judge:
         problem = self.floor.problem(group, self.quality[position], mse, _variance(picture.pixels), peak)
         return problem or (self._pixel_problem(position, picture.pixels) if self.bar.decode else None)
 
+    def _file_problem(self, position: int, ref: ImageRef) -> str | None:
+        """The same for a file that the archive holds bit for bit."""
+        digest = self.archive.index.images["digest"][int(self.archive.alive[position])].tobytes()
+        try:
+            if images.file_digest(ref.path, len(digest)) != digest:
+                return "differs from the file that was archived"
+            if self.bar.decode:
+                self.archive.file(position)  # refuses unless it has the digest
+        except (ImageRefused, StorageError, FileRefused) as refused:
+            return str(refused)
+        return None
+
     def _pixel_problem(self, position: int, source: Pixels) -> str | None:
         """Decode the archived image and compare its error with the one that the archive claims."""
         back = self.archive.read(position)
@@ -199,7 +230,7 @@ def _unusable_groups(archive: Archive) -> dict[int, str]:
     """Groups whose basis is in a file that is not at hand, or is another one."""
     problems = {}
     for number, group in enumerate(archive.groups):
-        if group.basis is None:
+        if group.basis is None and not archive.is_exact(number):
             try:
                 archive.coder(number)
             except FileRefused as error:

@@ -4,18 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from tpca_cli import images
-from tpca_cli.archive.reader import Archive
+from tpca_cli.archive.index import Index
 from tpca_cli.errors import UsageError, printable
 from tpca_cli.formats import EXTENSIONS
+from tpca_cli.interfaces import Pixels
 from tpca_cli.names import restored_names
 
 ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
 SAME = "same"
+AS_FILE = "file"
+"""The format of an image whose file the archive holds bit for bit."""
 # Formats of sources that can be written, by the endings that stand for them and nothing else.
 _WRITTEN = {"JPEG": "jpeg", "PNG": "png", "TIFF": "tiff", "WEBP": "webp", "BMP": "bmp", "PPM": "ppm"}
 _BILEVEL = b".pbm"
+
+
+class Restorable(Protocol):
+    """What is asked of a file whose images are restored: an archive, or their scores."""
+
+    path: Path
+    alive: Any
+    names_bytes: list[bytes]
+    index: Index
+
+    @property
+    def target(self) -> Any:
+        """What was asked for."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, position: int, *, components: int | None = None) -> Pixels:
+        """One image."""
+        ...
+
+    def metadata(self, position: int) -> dict[str, bytes]:
+        """What is kept of an image besides its pixels."""
+        ...
+
+    def holds_file(self, position: int) -> bool:
+        """Whether the source file of an image can be had bit for bit."""
+        ...
+
+    def file(self, position: int) -> bytes | None:
+        """That file."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,23 +68,28 @@ class Target:
     measured: bool = False  # the file must add less error than the archive has
 
 
-def plan(archive: Archive, chosen: Sequence[int], format: str) -> list[Target]:
+def plan(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:
     """The files of the chosen images, named as in a full restore; UsageError if a format cannot hold one."""
     return _same(archive, chosen) if format == SAME else _uniform(archive, chosen, format)
 
 
-def extras_of(archive: Archive, position: int) -> images.Extras:
+def default_format(archive: Restorable) -> str:
+    """What is written unless another format is asked for: what was archived, or PNG."""
+    return SAME if "max_error" in archive.target else "png"
+
+
+def extras_of(archive: Restorable, position: int) -> images.Extras:
     """What travels with an image."""
     known = archive.metadata(position)
     return images.Extras(known.pop("exif", b""), known.pop("icc", b""), known)
 
 
-def _facts(archive: Archive, position: int) -> tuple[str, int, int]:
+def _facts(archive: Restorable, position: int) -> tuple[str, int, int]:
     image = int(archive.alive[position])
     return archive.index.mode(image), *archive.index.shape(image)
 
 
-def _uniform(archive: Archive, chosen: Sequence[int], format: str) -> list[Target]:
+def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:
     """Every image in one format, or none at all."""
     names = restored_names(archive.names_bytes, b"." + ENDINGS.get(format, format).encode())
     targets, refused = [], []
@@ -66,7 +108,7 @@ def _uniform(archive: Archive, chosen: Sequence[int], format: str) -> list[Targe
     return targets
 
 
-def _same(archive: Archive, chosen: Sequence[int]) -> list[Target]:
+def _same(archive: Restorable, chosen: Sequence[int]) -> list[Target]:
     """Every image in the format that its name says, where that can be written; else as PNG."""
     everything = range(len(archive))
     formats = [_own_format(archive, position) for position in everything]
@@ -76,14 +118,16 @@ def _same(archive: Archive, chosen: Sequence[int]) -> list[Target]:
     for position in chosen:
         format, reason = formats[position]
         name = spare[position] if reason else archive.names_bytes[position]
-        left = _left_out(format, extras_of(archive, position))
+        left = "" if format == AS_FILE else _left_out(format, extras_of(archive, position))
         targets.append(Target(position, name, format, spare[position], reason, left, format == "jpeg"))
     return targets
 
 
-def _own_format(archive: Archive, position: int) -> tuple[str, str]:
+def _own_format(archive: Restorable, position: int) -> tuple[str, str]:
     """The format for one image and, if it is not its own, why."""
     name = archive.names_bytes[position]
+    if archive.holds_file(position):
+        return AS_FILE, ""
     stem, dot, ending = name.rpartition(b"/")[2].rpartition(b".")
     own = EXTENSIONS.get(b"." + ending.lower()) if stem and dot else None
     format = _WRITTEN.get(own or "")

@@ -7,6 +7,7 @@ where blocks are smaller than need be, the coded integers are taken out and code
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import store
+from tpca_cli.archive import exact
 from tpca_cli.archive.index import BlockRecord, Index
 from tpca_cli.archive.packing import Job, pack
 from tpca_cli.archive.reader import Archive
@@ -114,9 +116,23 @@ def _tasks(archive: Archive, lost: set[int]) -> Iterator[_Task]:
             if int(its_group) == group and int(image) not in lost
         ]
         if chosen:
+            if archive.is_exact(group):
+                yield from _as_they_are(archive, group, chosen)
+                continue
             framing = archive.coder(group).framing
             for job in pack([index.shape(image) for image in chosen], framing):
                 yield _Task(group, job, tuple(chosen[job.first : job.first + job.count]))
+
+
+def _as_they_are(archive: Archive, group: int, chosen: Sequence[int]) -> Iterator[_Task]:
+    """Blocks of exact groups keep their images together; a block that lost some is coded anew."""
+    index = archive.index
+    for _, together in itertools.groupby(chosen, key=lambda image: index.blocks_of(image)[0]):
+        images = tuple(together)
+        rows = [index.blocks["rows"][block] for block in index.blocks_of(images[0])]
+        starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
+        bands = tuple((int(row), int(height)) for row, height in zip(starts, rows, strict=True))
+        yield _Task(group, Job(0, len(images), bands if rows[0] else ()), images)
 
 
 class _Recoder:
@@ -133,6 +149,11 @@ class _Recoder:
         first, count = int(index.blocks["first"][blocks[0]]), int(index.blocks["count"][blocks[0]])
         if task.images == tuple(range(first, first + count)):  # as it is, bands included
             return [self.archive.block_bytes(block) for block in blocks]
+        if self.archive.is_exact(task.group):
+            first = int(index.blocks["first"][blocks[0]])
+            kept = [image - first for image in task.images]
+            data, shapes = self.archive.block_bytes(blocks[0]), index.block_shapes(blocks[0])
+            return [exact.recoded(self.archive.groups[task.group], data, shapes, kept)]
         model, shapes = self.archive.coder(task.group).model, [index.shape(image) for image in task.images]
         symbols = [self._image(image) for image in task.images]
         return [write_symbols(model, self._grid(task.group, shapes), joined(symbols))]

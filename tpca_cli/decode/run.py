@@ -8,7 +8,6 @@ exactly what would be written are left alone.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -16,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpca_cli import images, store
-from tpca_cli.archive.reader import Archive
 from tpca_cli.codec.kernel_job import prepare
-from tpca_cli.decode.plan import Target, extras_of, plan
+from tpca_cli.decode.plan import AS_FILE, Restorable, Target, default_format, extras_of, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.interfaces import Pixels, Progress
-from tpca_cli.names import check_names, folders_of
+from tpca_cli.names import check_names, folders_of, matching
 from tpca_cli.parallel import busy_map
 
 TOO_COARSE = "a JPEG would add more error than the archive has: it is a PNG"
@@ -35,11 +33,12 @@ class DecodeRequest:
     output: Path
     select: Sequence[str] = ()
     components: int | None = None
-    format: str = "png"
+    format: str | None = None  # what suits the archive
     force: bool = False
     salvage: bool = False
     workers: int = 1
     resume: bool = False
+    named: Sequence[bytes] | None = None  # besides those that `select` matches
 
 
 @dataclass
@@ -50,9 +49,11 @@ class Decoded:
     written_bytes: int = 0
     source_bytes: int = 0
     found: int = 0  # files that were there already
+    identical: int = 0  # files that are bit for bit what was archived
     lost: list[tuple[bytes, str]] = field(default_factory=list)
     converted: list[tuple[bytes, str]] = field(default_factory=list)
     left_out: list[tuple[bytes, str]] = field(default_factory=list)
+    unknown: list[bytes] = field(default_factory=list)  # asked for by name, and not in the archive
 
     def add(self, other: Decoded) -> None:
         """Take in what was done elsewhere."""
@@ -60,18 +61,19 @@ class Decoded:
         self.written_bytes += other.written_bytes
         self.source_bytes += other.source_bytes
         self.found += other.found
+        self.identical += other.identical
         self.lost += other.lost
         self.converted += other.converted
         self.left_out += other.left_out
 
 
-def decode(request: DecodeRequest, archive: Archive, progress: Progress | None = None) -> Decoded:
+def decode(request: DecodeRequest, archive: Restorable, progress: Progress | None = None) -> Decoded:
     """Restore the images of an open archive into a folder."""
     if request.force and request.resume:
         raise UsageError("--force replaces what --resume would keep: give one of them")
-    chosen = selected(archive, request.select)
-    targets = plan(archive, chosen, request.format)
-    _check_output(request, [target.name for target in targets])
+    chosen, unknown = selected(archive, request.select, request.named)
+    targets = plan(archive, chosen, request.format or default_format(archive))
+    check_output(request, [target.name for target in targets])
     blocks: dict[int, list[Target]] = {}
     for target in targets:
         first = archive.index.blocks_of(int(archive.alive[target.position]))[0]
@@ -81,7 +83,7 @@ def decode(request: DecodeRequest, archive: Archive, progress: Progress | None =
         return _restore(archive, work, request)
 
     prepare()
-    result, done = Decoded(), 0
+    result, done = Decoded(unknown=unknown), 0
     for work, part in zip(
         blocks.values(), busy_map(restore, list(blocks.values()), request.workers), strict=True
     ):
@@ -90,24 +92,23 @@ def decode(request: DecodeRequest, archive: Archive, progress: Progress | None =
         if progress:
             progress("decoding", done, len(chosen))
     lost = {name for name, _ in result.lost}
-    written = (t.name for t in targets if archive.names_bytes[t.position] not in lost)
+    written = [t.name for t in targets if archive.names_bytes[t.position] not in lost]
     store.sync_folders(request.output, folders_of(written))
     return result
 
 
-def _restore(archive: Archive, work: list[Target], request: DecodeRequest) -> Decoded:
+def _restore(archive: Restorable, work: list[Target], request: DecodeRequest) -> Decoded:
     """The images of one block (or the bands of one image), written to the output."""
     index, result = archive.index, Decoded()
     for target in work:
         image, name = int(archive.alive[target.position]), archive.names_bytes[target.position]
         try:
-            pixels = archive.read(target.position, components=request.components)
+            path, data, converted = _content(archive, target, request.components)
         except FileRefused as error:
             if not request.salvage:
                 raise
             result.lost.append((name, str(error)))
             continue
-        path, data, converted = _encoded(archive, target, pixels)
         if request.resume and store.holds(request.output, path, data):
             result.found += 1
         else:
@@ -122,6 +123,7 @@ def _restore(archive: Archive, work: list[Target], request: DecodeRequest) -> De
                 root=request.output,
             )
         result.images += 1
+        result.identical += target.format == AS_FILE
         result.written_bytes += len(data)
         result.source_bytes += int(index.images["source_size"][image])
         result.converted += [(name, converted)] if converted else []
@@ -129,8 +131,17 @@ def _restore(archive: Archive, work: list[Target], request: DecodeRequest) -> De
     return result
 
 
-def _encoded(archive: Archive, target: Target, pixels: Pixels) -> tuple[bytes, bytes, str]:
+def _content(archive: Restorable, target: Target, components: int | None) -> tuple[bytes, bytes, str]:
     """Name and content of the file for an image and, where that is a PNG for want of better, why."""
+    if target.format == AS_FILE:
+        data = archive.file(target.position)
+        assert data is not None
+        return target.name, data, ""
+    return _encoded(archive, target, archive.read(target.position, components=components))
+
+
+def _encoded(archive: Restorable, target: Target, pixels: Pixels) -> tuple[bytes, bytes, str]:
+    """The same for an image that is written from its pixels."""
     image, extras = int(archive.alive[target.position]), extras_of(archive, target.position)
     mode = archive.index.mode(image)
     if target.measured:
@@ -143,22 +154,50 @@ def _encoded(archive: Archive, target: Target, pixels: Pixels) -> tuple[bytes, b
     return target.name, data, target.converted
 
 
-def selected(archive: Archive, patterns: Sequence[str]) -> list[int]:
-    """The positions whose names match one of the patterns; all of them without patterns."""
-    if not patterns:
-        return list(range(len(archive)))
-    wanted = [os.fsencode(pattern) for pattern in patterns]
-    chosen = [
-        position
-        for position, name in enumerate(archive.names_bytes)
-        if any(fnmatch.fnmatchcase(name.decode("latin-1"), pattern.decode("latin-1")) for pattern in wanted)
-    ]
-    if not chosen:
-        raise TpcaError(f"no image matches {', '.join(patterns)}; `tpca inspect --list` shows the names")
-    return chosen
+def selected(
+    archive: Restorable, globs: Sequence[str], named: Sequence[bytes] | None = None
+) -> tuple[list[int], list[bytes]]:
+    """The positions of images that match a glob or are named, and the names that are not in the archive.
+
+    All images where neither is given.
+    """
+    if not globs and named is None:
+        return list(range(len(archive))), []
+    wanted = None if named is None else set(named)
+    chosen = matching(archive.names_bytes, globs, wanted)
+    return chosen, sorted((wanted or set()).difference(archive.names_bytes))
 
 
-def _check_output(request: DecodeRequest, targets: Iterable[bytes]) -> None:
+@dataclass(frozen=True)
+class OneFile:
+    """One image as a file that was not written anywhere."""
+
+    name: bytes
+    target: bytes  # what decode would call it
+    data: bytes
+    mode: str
+    height: int
+    width: int
+    notes: tuple[str, ...]
+
+
+def one_file(archive: Restorable, name: str, format: str | None, components: int | None = None) -> OneFile:
+    """One image of an open archive, encoded as `decode` would write it."""
+    wanted = os.fsencode(name)
+    if wanted not in archive.names_bytes:
+        raise TpcaError(
+            f"no image {printable(wanted)} in {printable(archive.path)}; `tpca ls` shows the names"
+        )
+    position = archive.names_bytes.index(wanted)
+    (target,) = plan(archive, [position], format or default_format(archive))
+    prepare()
+    path, data, converted = _content(archive, target, components)
+    image = int(archive.alive[position])
+    notes = tuple(note for note in (converted, target.left_out) if note)
+    return OneFile(wanted, path, data, archive.index.mode(image), *archive.index.shape(image), notes)
+
+
+def check_output(request: DecodeRequest, targets: Iterable[bytes]) -> None:
     """Before anything is written: the folder is a folder, all names are safe and, without force, free."""
     root, targets = os.fsencode(request.output), list(targets)
     check_names(targets)

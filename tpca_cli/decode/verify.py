@@ -50,6 +50,8 @@ def verify(
     if kind == FORMAT:
         with Archive(path, ready=False, max_pixels=max_pixels) as archive:
             return verify_archive(archive, progress, workers=workers)
+    if kind == "tpca-scores":
+        return _scores_file(path, progress, max_pixels)
     if kind == "tpca-tensor":
         return _tensor_file(path, progress)
     if kind == "tpca-basis":
@@ -99,12 +101,20 @@ def _span_problems(archive: Archive, span: range, decode: bool) -> list[tuple[in
     for block in suspects:
         try:
             if decode:
-                archive.decode_block(block)
+                _decode(archive, block)
             else:
                 archive.block_bytes(block)
         except FileRefused as error:
             problems.append((block, str(error)))
     return problems
+
+
+def _decode(archive: Archive, block: int) -> None:
+    """Refuse a block that gives no pixels or, where it holds files, other files than were archived."""
+    if archive.holds_files(block):
+        archive.block_files(block)
+    else:
+        archive.decode_block(block)
 
 
 def images_of(archive: Archive, block: int) -> tuple[bytes, ...]:
@@ -131,6 +141,31 @@ def _tensor_file(path: Path, progress: Progress | None) -> Checked:
     finally:
         file.close()
     return Checked("tpca-tensor", digest, _size(path), images, done)
+
+
+def _scores_file(path: Path, progress: Progress | None, max_pixels: int) -> Checked:
+    """Every piece of the coefficients, and whatever follows from the rest of the file."""
+    from tpca_cli.scores.reader import Scores
+
+    with Scores(path, max_pixels=max_pixels) as scores:
+        for name, expected in scores.counters():
+            if not scores.holds(name, expected):
+                raise FileRefused(f"{printable(path)} was refused: {name!r} is not what the images say")
+        if not scores.texts_agree():
+            raise FileRefused(f"{printable(path)} was refused: a label is not the folder of its image")
+        if scores.info()["basis"] == "embedded":  # a linked one is checked when its file is named
+            _ = scores.of
+        damage: list[Damage] = []
+        pieces = scores.pieces()
+        for number in range(pieces):
+            try:
+                scores.piece("coefficients", number)
+            except FileRefused as error:
+                lost = tuple(scores.names_bytes[image] for image in scores.images_in(number))
+                damage.append(Damage(number, str(error), lost))
+            if progress:
+                progress("verifying", number + 1, pieces)
+        return Checked("tpca-scores", scores.digest, _size(path), len(scores), pieces, tuple(damage))
 
 
 def _basis_file(path: Path) -> Checked:

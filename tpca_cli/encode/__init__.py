@@ -1,7 +1,8 @@
 """The flow of `tpca encode`: a folder becomes an archive.
 
 run            survey, choose basis, search step, code, write
-choose_basis   method and framing by cost on a sample, and the fit on all images
+sample         the pixels that everything is tried on first
+choose_basis   method and framing by cost on a sample, and the fit
 code_blocks    images of one block to coded bytes with their measured error
 append         new images into an archive that exists
 changes        which source files are new or changed

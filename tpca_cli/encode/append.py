@@ -11,7 +11,7 @@ until this returns, and the store refuses to replace any other file than the one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import store
+from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr
 from tpca_cli.archive.format import PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import usual_or_more
-from tpca_cli.archive.reader import Archive, pooled_psnr, spans
+from tpca_cli.archive.reader import Archive, spans
 from tpca_cli.archive.writer import Group, linked_basis, write_archive
 from tpca_cli.checkpoint import (
     Checkpoint,
@@ -31,10 +32,13 @@ from tpca_cli.checkpoint import (
     remove_partial,
     removed_unless_interrupted,
 )
+from tpca_cli.codec.tiling import TOGETHER, batches
 from tpca_cli.encode.changes import changes, restorable_beside
-from tpca_cli.encode.choose_basis import GroupDraft, sample_range, take_sample
+from tpca_cli.encode.choose_basis import GroupDraft
 from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
+from tpca_cli.encode.exact import check_request, code_exactly
 from tpca_cli.encode.run import EncodeRequest, LowQuality, assemble, draft_groups, reach_target
+from tpca_cli.encode.sample import take_sample
 from tpca_cli.errors import FileRefused, TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.quality import decibel, psnr
@@ -146,6 +150,11 @@ class _Work:
 
     def coded(self, members: Sequence[Member], refit: bool) -> Iterator[Part]:
         """First the images for groups that exist, then those for new ones."""
+        if self.request.target.kind == "max_error":
+            check_request(self.request)
+            done = code_exactly(self.request, members, self.archive.groups, (), self.progress)
+            yield Part(done.index, done.groups, done.payload, done.skipped)
+            return
         chosen, rest = ({}, list(members)) if refit else self._assigned(members)
         for number in sorted(chosen):
             yield self._with_basis_of(number, chosen[number])
@@ -180,7 +189,7 @@ class _Work:
         return range(len(self.archive.groups) - 1, -1, -1)
 
     def _usable(self, number: int) -> bool:
-        return not self.given or self.archive.groups[number].meta["basis_digest"] == self.given
+        return not self.given or self.archive.groups[number].made_with(self.given)
 
     def _kind(self, number: int) -> Kind:
         meta = self.archive.groups[number].meta
@@ -229,12 +238,13 @@ class _Work:
         """The new images with the basis of a group, their step still open."""
         coder, kind, reading = self.archive.coder(number), self._kind(number), self.request.reading
         group = self.archive.groups[number]
-        sample, _ = take_sample(members, kind, reading, bands=coder.framing.kind == "tile")
-        scope = sample_range(sample, kind, self.request.target)
+        sample = take_sample(members, kind, reading, windows=coder.framing.kind == "tile")
+        scope = sample.range(kind, self.request.target)
         # what fits the range of the group is measured by it
         scope = replace(scope, peak=max(scope.peak, self._peak(number)))
         method, link = str(group.meta["method"]), group.basis is None
-        return GroupDraft(kind, tuple(members), method, coder.framing, coder.basis, sample, scope, link)
+        framing, basis, pictures = coder.framing, coder.basis, sample.pictures
+        return GroupDraft(kind, tuple(members), method, framing, basis, pictures, scope, link, coder.tune)
 
     def _suitable(self, draft: GroupDraft, number: int) -> int | None:
         """The group with this basis whose step reaches the target for a sample and wastes least, or None.
@@ -257,10 +267,10 @@ class _Work:
             if coder.step in tried:
                 continue
             tried.add(coder.step)
-            measured = coder.encode(draft.sample)
-            value = self._sampled(draft, float(measured.sse.sum()))
+            measured = [coder.encode(pictures) for pictures in batches(draft.framing, draft.sample, TOGETHER)]
+            value = self._sampled(draft, sum(float(part.sse.sum()) for part in measured))
             if value >= low and (best is None or value < best[0]):
-                best = (value, n, measured.bits / 8 * draft.scale)
+                best = (value, n, sum(part.bits for part in measured) / 8 * draft.scale)
         if best is None:
             return None
         value, found, size = best
@@ -307,7 +317,7 @@ class _Work:
             return target
         newest = len(self.archive.groups) - 1
         step = float(self.archive.groups[newest].meta["step"]) * 255 / self._peak(newest)
-        return Target("step", step, target.components, relative=True)
+        return Target("step", step, target.components, relative=True, visual=target.visual)
 
 
 def _renumbered(index: Index, numbers: Sequence[int]) -> Index:
@@ -340,6 +350,7 @@ class Extended:
     added: int
     replaced: int
     psnr: float  # of the new images
+    facts: Mapping[str, Any]  # of the archive as it is now
     warning: str = ""
 
 
@@ -365,7 +376,7 @@ def extend(
     groups = [*archive.groups, *(group for part in parts for group in part.groups)]
     _refuse_growth(index, force)
 
-    def write(path: Path, expect: store.Identity | None) -> int:
+    def write(path: Path, expect: store.Identity | None) -> Contents:
         payload = _payload(archive, parts)
         asked = target.to_dict()
         return write_archive(path, index, groups, payload, target_asked=asked, force=True, expect=expect)
@@ -373,17 +384,17 @@ def extend(
     budget = _budget(index, target)
     if budget < math.inf:
         candidate = partial_folder(output) / "candidate.h5"
-        size = write(candidate, None)
+        size = write(candidate, None).size
         candidate.unlink()
         if size > budget:
             raise TargetError(
                 f"with the new images {printable(output)} would take {size} bytes, more than its budget of "
                 f"{budget:.0f}: encode all images anew with another target, or the new ones into another file"
             )
-    write(output, archive.identity)
+    facts = archive_facts(write(output, archive.identity))
     quality = pooled_psnr(new)
     warning = _misfit(archive, index, quality, target, own=any(part.groups for part in parts))
-    return Extended(len(names) - len(replaced), len(replaced), quality, warning)
+    return Extended(len(names) - len(replaced), len(replaced), quality, facts, warning)
 
 
 def _payload(archive: Archive, parts: Sequence[Part]) -> Iterator[bytes]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from tpca_cli import images
-from tpca_cli.archive.reader import Archive
+from tpca_cli.archive.index import Index
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
 from tpca_cli.names import folders_of, name_problem, restored_names
 from tpca_cli.parallel import ordered_map
@@ -44,7 +45,20 @@ class Changes:
         return tuple(sorted(chosen, key=lambda ref: ref.name))
 
 
-def changes(archive: Archive, refs: Sequence[ImageRef], reading: Reading) -> Changes:
+class Kept(Protocol):
+    """What is asked of a file that holds images already: an archive, or their scores."""
+
+    alive: Any
+    names_bytes: list[bytes]
+    index: Index
+
+    @property
+    def digest_bytes(self) -> int:
+        """How many bytes the digests of the source files have."""
+        ...
+
+
+def changes(archive: Kept, refs: Sequence[ImageRef], reading: Reading) -> Changes:
     """Compare the sources with the archive; only files whose size or time differ are read."""
     positions = {name: int(image) for name, image in zip(archive.names_bytes, archive.alive, strict=True)}
     columns = archive.index.images

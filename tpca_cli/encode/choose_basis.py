@@ -1,8 +1,8 @@
-"""Which basis for a group: method and framing by the smallest cost on a sample, then the fit on all images.
+"""Which basis for a group: method and framing by the smallest cost on a sample, then the fit.
 
-The sample is fixed by the list of images: at most 256 of them, evenly spaced, large ones cut to a band. For
-each candidate a basis is fitted to the sample and the sample is coded at the step in question; what counts is
-bits, extrapolated to the whole group, plus the basis, plus the error at the exchange rate of the quantiser.
+For each candidate a basis is fitted to the sample and the sample is coded at the step in question; what
+counts is bits, extrapolated to the whole group, plus the basis, plus the error at the exchange rate of the
+quantiser.
 """
 
 from __future__ import annotations
@@ -10,36 +10,38 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from tpca_cli.codec.coder import Coder
-from tpca_cli.codec.tiling import batches
-from tpca_cli.encode.code_blocks import deviation
-from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError
-from tpca_cli.framing import Framing
+from tpca_cli.archive.writer import basis_digest
+from tpca_cli.codec.basis_coding import code_basis
+from tpca_cli.codec.coder import PSNR, VISUAL, Coder
+from tpca_cli.codec.tiling import TOGETHER, batches
+from tpca_cli.encode.kept_basis import given_basis, kept_basis
+from tpca_cli.encode.sample import pixel_count, take_sample
+from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, printable
+from tpca_cli.framing import TILE, Framing
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.quality import decibel, peak_of, psnr
-from tpca_cli.rate import TRUNCATION_LOSS_DB, Range, Target, range_for
-from tpca_cli.sources.probe import Kind, Member, Survey, fitting
+from tpca_cli.rate import Range, Target
+from tpca_cli.sources.probe import Kind, Member, Survey, fitting, nothing_usable
 from tpca_cli.sources.read import read_member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
-from tpca_cli.sources.scan import Skipped
+from tpca_cli.sources.scan import NOTHING_IGNORED, Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.basis import OperatorBasis, TensorBasis
 from tpca_cli.tensor_pca.eigen import solve_dense
-from tpca_cli.tensor_pca.fixed_basis import FixedBasis, integer_basis
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis, Floats, integer_basis
 
-SAMPLE_IMAGES = 256
-SAMPLE_PIXELS = 2**20
 TILES = (8, 16)
 MAX_WHOLE = 2**14  # samples of a whole frame that `auto` considers
 EXCHANGE = 0.15  # squared error per bit, in squared steps: the slope of a uniform quantiser at these rates
+BASIS_IMAGES, BASIS_PIXELS = 1024, 2**22  # that the basis of a large group is fitted to
+MAX_SPANNED, SPANNED_BYTES = 4096, 2**30  # images, and their pixels, whose space `encode` finds
 MAX_DENSE = 2**12  # samples of a frame whose dense operator is solved within `encode`
 
 
@@ -51,50 +53,12 @@ class Design:
     framing: Framing
 
 
-def take_sample(
-    members: Sequence[Member], kind: Kind, reading: Reading, *, bands: bool = True
-) -> tuple[list[Pixels], bool]:
-    """Pixels of evenly spaced images, and whether they are all there is, uncut.
-
-    Large images give a band each; without `bands`, for frames that are whole images, fewer images are taken.
-    """
-    count = min(len(members), SAMPLE_IMAGES)
-    if not bands:
-        largest = max(member.height * member.width for member in members)
-        count = min(count, max(1, SAMPLE_PIXELS // largest))
-    chosen = [members[len(members) * k // count] for k in range(count)]
-    share = max(SAMPLE_PIXELS // max(count, 1), 4096)
-    pictures = []
-    whole = count == len(members)
-
-    def read(member: Member) -> Pixels | None:
-        try:
-            return read_member(member, kind.channels, reading).pixels
-        except (ImageRefused, StorageError):
-            return None  # the pass over all images reports it
-
-    for pixels in ordered_map(read, chosen, reading.workers):
-        if pixels is None:
-            whole = False
-            continue
-        rows = max(64, share // pixels.shape[1] // 64 * 64)
-        if bands and pixels.shape[0] > rows and sum(m.height * m.width for m in chosen) > SAMPLE_PIXELS:
-            start = (pixels.shape[0] - rows) // 128 * 64  # a band from the middle
-            pixels = pixels[start : start + rows]
-            whole = False
-        pictures.append(pixels)
-    return pictures, whole
-
-
 def candidates(
     members: Sequence[Member], kind: Kind, method: str, tile: int | None, sampled_whole: bool
 ) -> list[Design]:
     """What is worth trying, cheapest basis first."""
     if method == "subspace":
-        raise UsageError(
-            "a subspace basis has a command of its own: "
-            "`tpca fit-basis SOURCE -o basis.h5 --method subspace`, then `tpca encode --basis basis.h5`"
-        )
+        return [Design("subspace", _one_frame(members, kind, tile))]
     tiles = [Framing("tile", size, size, kind.channels) for size in ((tile,) if tile else TILES)]
     shapes = {(member.height, member.width) for member in members}
     if method == "operator":
@@ -109,6 +73,22 @@ def candidates(
     return designs
 
 
+def _one_frame(members: Sequence[Member], kind: Kind, tile: int | None) -> Framing:
+    """Whole images: tiles are many, and the space that they span is all there is."""
+    shapes = {(member.height, member.width) for member in members}
+    if tile or len(shapes) > 1:
+        raise UsageError("--method subspace takes whole images of one size: use --size, and no --tile")
+    (h, w) = next(iter(shapes))
+    size = len(members) * h * w * kind.channels * int(kind.dtype[1])
+    if len(members) > MAX_SPANNED or size > SPANNED_BYTES:
+        raise UsageError(
+            f"--method subspace of {len(members)} images with {size >> 20} MB of pixels is more than "
+            f"{MAX_SPANNED} or {SPANNED_BYTES >> 20} MB: use `tpca fit-basis --method subspace`, "
+            "then `tpca encode --basis`"
+        )
+    return Framing("whole", h, w, kind.channels)
+
+
 def choose_design(
     designs: Sequence[Design], sample: Sequence[Pixels], kind: Kind, step: float, scale: float
 ) -> Design:
@@ -121,10 +101,10 @@ def choose_design(
     for design in designs:
         basis = integer_basis(_sample_basis(design, sample, kind), kind.dtype)
         coder = Coder.train(list(sample), design.framing, basis, step, effort=0)
-        measured = coder.encode(list(sample))
+        measured = [coder.encode(pictures) for pictures in batches(design.framing, list(sample), TOGETHER)]
         stored = sum(array.nbytes for array in coder.to_arrays().values())
-        error_bits = float(measured.sse.sum()) / (EXCHANGE * step * step)
-        costs.append((measured.bits + error_bits) * scale + 8 * stored)
+        error_bits = sum(float(part.sse.sum()) for part in measured) / (EXCHANGE * step * step)
+        costs.append((sum(part.bits for part in measured) + error_bits) * scale + 8 * stored)
     return designs[int(np.argmin(costs))]
 
 
@@ -132,6 +112,25 @@ def _sample_basis(design: Design, sample: Sequence[Pixels], kind: Kind) -> Tenso
     operator = design_operator(design, kind)
     for pixels in sample:
         operator.add(design.framing.split(pixels))
+    return solve_design(design, operator)
+
+
+def _spread_basis(design: Design, members: Sequence[Member], kind: Kind, reading: Reading) -> TensorBasis:
+    """The basis of tiles at even distances in images at even distances."""
+    chosen = members[:: -(-len(members) // BASIS_IMAGES)]
+    apart = -(-sum(member.height * member.width for member in chosen) // BASIS_PIXELS) | 1  # odd: all columns
+
+    def tiles(numbered: tuple[int, Member]) -> Pixels | None:
+        try:
+            pixels = read_member(numbered[1], kind.channels, reading).pixels
+        except (ImageRefused, StorageError):
+            return None  # the pass over all images reports it
+        return np.ascontiguousarray(design.framing.split(pixels)[numbered[0] % apart :: apart])
+
+    operator = design_operator(design, kind)
+    for frames in ordered_map(tiles, enumerate(chosen), reading.workers):
+        if frames is not None:
+            operator.add(frames)
     return solve_design(design, operator)
 
 
@@ -149,11 +148,44 @@ def design_operator(design: Design, kind: Kind) -> ModeOperators | TensorOperato
 
 
 def solve_design(design: Design, operator: ModeOperators | TensorOperator) -> TensorBasis:
-    """The basis of an accumulated operator, by the method of the design."""
+    """The basis of an accumulated operator, by the method of the design.
+
+    A tile could as well lie the other way round: for rank-1 tiles each counts once more, turned by half a
+    circle.
+    """
     if isinstance(operator, ModeOperators):
-        return solve_modes(operator)
+        return solve_modes(operator.with_turned() if design.framing.kind == TILE else operator)
     pairs = solve_dense(operator.matrix())
     return OperatorBasis(design.framing.frame_shape, pairs.vectors, pairs.values, float(operator.trace))
+
+
+def fit_spanned(
+    design: Design, members: Sequence[Member], kind: Kind, reading: Reading, most: int | None
+) -> FittedGroup:
+    """The basis of the space that whole images span (Algorithm 3); all of them are held in memory."""
+    from tpca_cli.frames.arrays import ArrayFrames
+    from tpca_cli.tensor_pca.solve import fixed_threads, solve_frames
+
+    kept: list[Member] = []
+    skipped: list[Skipped] = []
+    frames: list[Pixels] = []
+
+    def read(member: Member) -> Pixels | Skipped:
+        try:
+            return read_member(member, kind.channels, reading).pixels
+        except (ImageRefused, StorageError) as error:
+            return skip_or_fail(member.ref.path, error, reading.on_error)
+
+    for member, found in zip(members, ordered_map(read, members, reading.workers), strict=True):
+        if isinstance(found, Skipped):
+            skipped.append(found)
+        else:
+            kept.append(member)
+            frames.append(found)
+    if not frames:
+        raise nothing_usable([], skipped, NOTHING_IGNORED)
+    with fixed_threads():
+        return solve_frames(ArrayFrames(np.stack(frames)), "subspace", most), kept, skipped
 
 
 FittedGroup: TypeAlias = tuple[TensorBasis, list[Member], list[Skipped]]
@@ -192,6 +224,7 @@ def fit_group(
 
 
 FINE_STEP = 1 / 16
+SAFETY, BASIS_SAFETY = 2.0, 1.25  # noise of coefficients and of a coded basis may be this many times as large
 NEAR = 1.25  # a filter serves steps up to this factor from its own,
 SIMILAR = 8.0  # and the choice of lapping up to this one
 FEWER = 4  # the part of a sample that steps are first tried on
@@ -200,11 +233,6 @@ FEWER = 4  # the part of a sample that steps are first tried on
 def fewer(sample: Sequence[Pixels]) -> Sequence[Pixels]:
     """Part of a sample, for a first look."""
     return sample[:: FEWER if len(sample) >= 4 * FEWER else 1]
-
-
-def pixel_count(sample: Sequence[Pixels]) -> int:
-    """Pixels of all pictures."""
-    return sum(pixels.shape[0] * pixels.shape[1] for pixels in sample)
 
 
 @dataclass
@@ -219,6 +247,9 @@ class GroupDraft:
     sample: list[Pixels]
     range: Range
     link: bool = False
+    tune: str = PSNR
+    weights: Floats | None = None  # (M,) sqrt(lambda_l) over the frames of the group; None: plain integers
+    plain: bool = False  # the truncation and nothing else: neither lapped nor filtered
     _tables: Coder | None = field(default=None, repr=False)
     _filtered: Coder | None = field(default=None, repr=False)
 
@@ -228,11 +259,27 @@ class GroupDraft:
         sampled = max(pixel_count(self.sample), 1)
         return float(sum(member.height * member.width for member in self.members) / sampled)
 
+    @property
+    def frames(self) -> int:
+        """Frames of all images."""
+        return sum(self.framing.count(member.height, member.width) for member in self.members)
+
+    @property
+    def share_of_basis(self) -> float:
+        """Numbers of the basis per coefficient of all frames."""
+        return math.prod(self.framing.frame_shape) / max(self.frames, 1)
+
     def coder(self, step: float, components: int | None) -> Coder:
         """The coder at a step, which counts for samples up to 255; its filter was fitted near that step."""
         scaled = step * self.range.unit
         if self._filtered is None or not 1 / NEAR <= scaled / self._filtered.step <= NEAR:
-            self._filtered = self.tables(step, components).with_filter(self.sample)
+            tables = self.tables(step, components)
+            if self.weights is not None:
+                coded = code_basis(
+                    self.basis, self.weights, scaled, self.basis.source or basis_digest(self.basis)
+                )
+                tables = replace(tables, basis=coded)
+            self._filtered = tables if self.plain else tables.with_filter(self.sample)
         return self._filtered.with_step(scaled)
 
     def tables(self, step: float, components: int | None) -> Coder:
@@ -240,7 +287,14 @@ class GroupDraft:
         scaled = step * self.range.unit
         if self._tables is None or not 1 / SIMILAR <= scaled / self._tables.step <= SIMILAR:
             self._tables = Coder.train(
-                self.sample, self.framing, self.basis, scaled, components=components, effort=0
+                self.sample,
+                self.framing,
+                self.basis,
+                scaled,
+                components=components,
+                effort=0,
+                lapped=False if self.plain else None,
+                tune=self.tune,
             )
         return self._tables.with_step(scaled)
 
@@ -263,6 +317,8 @@ def draft_given(
     from tpca_cli.basisfile import read_basis
 
     stored = read_basis(path)
+    if stored.origin.item is not None:
+        raise UsageError(f"{printable(path)} is a basis of tensors {stored.origin.item}, not of images")
     kind = Kind(stored.dtype, stored.framing.channels)
     everything = sorted(
         (member for members in found.groups.values() for member in members), key=lambda m: m.ref.name
@@ -270,18 +326,17 @@ def draft_given(
     members, skipped = fitting(everything, kind, stored.framing)
     if not members:
         raise TpcaError(f"no image fits the basis {path}: {skipped[0].reason}")
-    sample, _ = take_sample(members, kind, reading, bands=stored.framing.kind == "tile")
-    basis = integer_basis(stored.basis, kind.dtype)
-    scope = sample_range(sample, kind, target)
-    draft = GroupDraft(kind, tuple(members), stored.basis.method, stored.framing, basis, sample, scope, link)
+    sample = take_sample(members, kind, reading, windows=stored.framing.kind == "tile")
+    kept = given_basis(stored.basis, kind, target, stored.origin.frames, link=link)
+    method, framing, scope = stored.basis.method, stored.framing, sample.range(kind, target)
+    draft = GroupDraft(kind, tuple(members), method, framing, kept.fixed, sample.pictures, scope, link)
+    draft.tune, draft.plain, draft.weights = tune_of(target), target.truncates, kept.weights(draft.frames)
     return [draft], skipped
 
 
-def sample_range(sample: Sequence[Pixels], kind: Kind, target: Target) -> Range:
-    """The range of a group as far as a sample shows it; coding all images shows whether it holds."""
-    largest = max((int(pixels.max()) for pixels in sample), default=0)
-    variances = [deviation(pixels) / pixels.size for pixels in sample]
-    return range_for(target, peak_of(largest, kind.dtype), variances)
+def tune_of(target: Target) -> str:
+    """What the steps of new groups are made for."""
+    return VISUAL if target.visual else PSNR
 
 
 def draft_fitted(
@@ -295,61 +350,33 @@ def draft_fitted(
     fit: Callable[..., FittedGroup],
     progress: Progress | None = None,
 ) -> tuple[GroupDraft | None, list[Skipped]]:
-    """A group with a basis of its own: choose the design on a sample, fit it on all images.
+    """A group with a basis of its own: choose the design on a sample, and fit it.
 
-    The step counts for samples up to 255.
+    The few numbers of a rank-1 basis are known from part of the pixels; a dense one is fitted to all. The
+    step counts for samples up to 255.
     """
-    sample, complete = take_sample(members, kind, reading)
-    scope = sample_range(sample, kind, target)
-    options = candidates(members, kind, method, tile, complete)
+    windows = method != "subspace" and target.kind != "quality"  # people see whole images
+    sample = take_sample(members, kind, reading, windows=windows)
+    pictures, scope = sample.pictures, sample.range(kind, target)
+    if target.kind == "quality" and method == "auto":
+        method = "rank1"  # only its steps can be made for people
+    options = candidates(members, kind, method, tile, sample.whole)
     pixels = sum(member.height * member.width for member in members)
-    sampled = pixel_count(sample)
-    design = choose_design(options, sample, kind, step * scope.unit, pixels / max(sampled, 1))
-    skipped: list[Skipped] = []
-    if complete:  # all pixels are here already
-        basis, kept = _sample_basis(design, sample, kind), list(members)
+    scale = pixels / max(pixel_count(pictures), 1)
+    design = choose_design(options, pictures, kind, step * scope.unit, scale)
+    kept, skipped = list(members), list[Skipped]()
+    if design.method == "subspace":
+        basis, kept, skipped = fit_spanned(design, members, kind, reading, target.components)
+    elif sample.whole:  # all pixels are here already
+        basis = _sample_basis(design, pictures, kind)
+    elif design.method == "rank1" and pictures:
+        basis = _spread_basis(design, members, kind, reading)
     else:
         basis, kept, skipped = fit(design, members, kind, reading, progress)
     if not kept:
         return None, skipped
-    fixed = integer_basis(basis, kind.dtype)
-    return GroupDraft(kind, tuple(kept), design.method, design.framing, fixed, sample, scope), skipped
-
-
-def sample_value(
-    kind: str, drafts: Sequence[GroupDraft], step: float, components: int | None, *, quick: bool = False
-) -> float:
-    """What a target measures, estimated on the samples at a step; `quick` on few of them, without filters."""
-    error = samples = energy = size = 0.0
-    for draft in drafts:
-        coder = draft.tables(step, components) if quick else draft.coder(step, components)
-        sample = fewer(draft.sample) if quick else draft.sample
-        scale = draft.scale * pixel_count(draft.sample) / max(pixel_count(sample), 1)
-        measured = [coder.encode(pictures) for pictures in batches(draft.framing, sample)]
-        share = scale / draft.range.reference**2
-        error += sum(float(block.sse.sum()) for block in measured) * share
-        samples += sum(pixels.size for pixels in sample) * scale
-        energy += sum(float((pixels.astype(float) ** 2).sum()) for pixels in sample) * share
-        size += sum(block.bits for block in measured) / 8 * scale
-        size += sum(array.nbytes for array in coder.to_arrays().values())
-        size += 24 * len(draft.members)  # names and index, about
-    if kind == "psnr":
-        return psnr(error, samples)
-    if kind == "energy":
-        return math.inf if error <= 0 else decibel(energy / error)
-    return decibel(size + 4000)
-
-
-def truncation_step(drafts: Sequence[GroupDraft], components: int) -> float:
-    """A step whose noise adds at most 0.05 dB to the error of keeping `components` per frame."""
-    step = math.inf
-    for draft in drafts:
-        coder = draft.tables(FINE_STEP, components)
-        lost = float(coder.encode(draft.sample).sse.sum())
-        frames = sum(draft.framing.count(*pixels.shape[:2]) for pixels in draft.sample)
-        kept = frames * min(components, draft.basis.components)
-        noise = lost * (10 ** (TRUNCATION_LOSS_DB / 10) - 1)
-        # uniform noise of step^2 / 12 per kept coefficient; half of it for safety
-        scaled = math.sqrt(12 * noise / max(kept, 1) / 2) / draft.range.unit
-        step = min(step, max(scaled, FINE_STEP))
-    return step
+    frames = sum(design.framing.count(member.height, member.width) for member in kept)
+    stored = kept_basis(basis, kind, target, frames)
+    draft = GroupDraft(kind, tuple(kept), design.method, design.framing, stored.fixed, pictures, scope)
+    draft.tune, draft.plain, draft.weights = tune_of(target), target.truncates, stored.weights(frames)
+    return draft, skipped

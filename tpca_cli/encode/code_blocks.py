@@ -6,19 +6,22 @@ run that was killed takes finished ones from its checkpoint. What could not be r
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tpca_cli import images, store
+from tpca_cli import images, store, visual
 from tpca_cli.archive.format import RESIZED, STRIPPED, VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import Job, check_work, pack
 from tpca_cli.checkpoint import Checkpoint, plan_digest
-from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.coder import VISUAL, Coder
 from tpca_cli.codec.kernel_job import prepare
+from tpca_cli.encode.sample import moments
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import busy_map
@@ -146,15 +149,7 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
     blocks: list[BlockRecord] = []
     parts: list[bytes] = []
-    errors = [0] * len(pictures)
-    if pictures and job.bands:
-        pixels = pictures[0].pixels
-        for row, rows in job.bands:
-            band = [pixels[row : row + rows]]
-            errors[0] += _code(plan.coder, task.group, band, members, row, rows, blocks, parts)[0]
-    elif pictures:
-        whole = [picture.pixels for picture in pictures]
-        errors = _code(plan.coder, task.group, whole, members, 0, 0, blocks, parts)
+    lost = _code_pictures(plan, task, pictures, members, blocks, parts)
     entries = tuple(
         Entry(
             name=member.ref.name,
@@ -171,20 +166,46 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             mode_bits=picture.mode_bits,
             metadata=picture.metadata,
             reasons=picture.reasons,
+            quality=score,
             peak=plan.kind.peak,
         )
-        for member, picture, picture_flags, error in zip(members, pictures, flags, errors, strict=True)
+        for member, picture, picture_flags, (error, score) in zip(members, pictures, flags, lost, strict=True)
     )
     returned = [images.narrow(p.pixels, m.mode) for p, m in zip(pictures, members, strict=True)]
+    seen = [moments(pixels) for pixels in returned]
     return Coded(
         entries,
         tuple(blocks),
         b"".join(parts),
         tuple(skipped),
-        sum(map(_squares, returned)),
-        tuple(map(deviation, returned)),
-        max((int(pixels.max()) for pixels in returned), default=0),
+        sum(one.energy for one in seen),
+        tuple(one.deviation for one in seen),
+        max((one.largest for one in seen), default=0),
     )
+
+
+def _code_pictures(
+    plan: GroupPlan,
+    task: Task,
+    pictures: Sequence[images.Picture],
+    members: Sequence[Member],
+    blocks: list[BlockRecord],
+    parts: list[bytes],
+) -> list[tuple[int, float | None]]:
+    """Code the pictures of a job; the squared error and the SSIMULACRA 2 of each."""
+    if not pictures:
+        return []
+    coder = plan.coder
+    if not task.job.bands:
+        whole = [picture.pixels for picture in pictures]
+        found = _code(coder, task.group, whole, members, 0, 0, blocks, parts)
+        return [(one.error, pooled_score([one.evidence])) for one in found]
+    pixels = pictures[0].pixels
+    bands = [
+        _code(coder, task.group, [pixels[row : row + rows]], members, row, rows, blocks, parts)[0]
+        for row, rows in task.job.bands
+    ]
+    return [(sum(band.error for band in bands), pooled_score([band.evidence for band in bands]))]
 
 
 # What strip_metadata leaves: without them colors would look different.
@@ -200,6 +221,28 @@ def _stripped(picture: images.Picture) -> images.Picture:
     return replace(picture, exif=exif, metadata=kept)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a picture lost: its squared error, and, where steps are made for people, what they see of it."""
+
+    error: int
+    evidence: tuple[visual.Evidence, ...] = ()
+
+
+def pooled_score(parts: Sequence[tuple[visual.Evidence, ...]]) -> float | None:
+    """SSIMULACRA 2 of a picture from what was seen of its bands; None if nobody looked."""
+    if not parts or not parts[0]:
+        return None
+    return min(float(functools.reduce(operator.add, bands).score) for bands in zip(*parts, strict=True))
+
+
+def measured_of(coder: Coder, source: Pixels, back: Pixels, error: int) -> Measured:
+    """What a picture (h, w, c) lost, as its coder counts."""
+    if coder.tune != VISUAL:
+        return Measured(error)
+    return Measured(error, visual.evidence(source, back, 2**coder.basis.depth - 1))
+
+
 def _code(
     coder: Coder,
     group: int,
@@ -209,35 +252,24 @@ def _code(
     rows: int,
     blocks: list[BlockRecord],
     parts: list[bytes],
-) -> list[int]:
-    """Code one block, note it in `blocks` and `parts`, and return each picture's squared error."""
+) -> list[Measured]:
+    """Code one block, note it in `blocks` and `parts`, and return what each picture lost."""
     coded = coder.encode(pixels)
     blocks.append(BlockRecord(len(coded.data), group, 0, len(pixels), row, rows, store.digest_of(coded.data)))
     parts.append(coded.data)
-    if all(images.CHANNELS[member.mode] == coder.framing.channels for member in members):
-        return [int(error) for error in coded.sse]
-    # gray images in a color group: what counts is the gray that comes back
-    shapes = [source.shape[:2] for source in pixels]
-    return [
-        _squares(images.narrow(source, member.mode), images.narrow(back, member.mode))
-        for source, back, member in zip(pixels, coder.decode(coded.data, shapes), members, strict=True)
-    ]
+    found = []
+    for source, back, member, error in zip(pixels, coded.decoded, members, coded.sse, strict=True):
+        if images.CHANNELS[member.mode] != coder.framing.channels:
+            # a gray image in a color group: what counts is the gray that comes back
+            source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
+            error = _squared_error(source, back)
+        found.append(measured_of(coder, source, back, int(error)))
+    return found
 
 
-def deviation(pixels: Pixels) -> int:
-    """The squared distances of all samples from the mean of their channel, as a whole number."""
-    total = 0
-    for channel in range(pixels.shape[2]):
-        plane = pixels[:, :, channel]
-        total += (plane.size * _squares(plane) - int(plane.sum(dtype=np.int64)) ** 2) // plane.size
-    return total
-
-
-def _squares(one: Pixels, other: Pixels | None = None) -> int:
-    """The sum of squares, or of squared differences, exactly."""
-    difference = one.astype(np.int64)
-    if other is not None:
-        difference -= other
+def _squared_error(one: Pixels, other: Pixels) -> int:
+    """The sum of squared differences, exactly."""
+    difference = np.subtract(one, other, dtype=np.int64)
     return int(np.vdot(difference, difference))
 
 

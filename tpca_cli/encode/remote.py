@@ -14,7 +14,7 @@ from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import ASKED_BYTES, PROCESS, cluster_threads
 from tpca_cli.cluster.paths import anchored, as_given, errors_as_given, meter, probes, shards_of
-from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.basis_coding import coder_from_arrays
 from tpca_cli.encode.choose_basis import Design, FittedGroup, design_operator, solve_design
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, Task, code_job, described, kept, restored, tasks_of
 from tpca_cli.encode.workers import Workers
@@ -60,7 +60,7 @@ def code_pieces(
     pieces: Sequence[Piece], coders: Sequence[tuple[dict[str, Any], dict[str, Pixels]]], reading: Reading
 ) -> list[Coded]:
     """The jobs of a shard, one after the other: what a worker is asked for."""
-    built = {group: Coder.from_arrays(*coders[group]) for group in {piece.group for piece in pieces}}
+    built = {group: coder_from_arrays(*coders[group]) for group in {piece.group for piece in pieces}}
     return [
         code_job(GroupPlan(each.kind, each.members, built[each.group]), Task(each.group, each.job), reading)
         for each in pieces

@@ -11,20 +11,21 @@ larger than the range, the range grows and the search goes on, so that what is s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tpca_cli import store
+from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr, quality_facts
 from tpca_cli.archive.format import CHANNELS
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.packing import check_components
-from tpca_cli.archive.reader import pooled_psnr
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
-from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given, sample_value, truncation_step
+from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
+from tpca_cli.encode.estimate import sample_value, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
 from tpca_cli.errors import TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
@@ -73,14 +74,15 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
         if not len(result.index):  # their headers were good, their pixels are not
             raise nothing_usable(request.sources, result.skipped, found.ignored)
         _refuse_growth(request, result, found)
-        write_assembled(request.output, result, request.target, force=request.force)
-    return replace(result, ignored=found.ignored)
+        written = write_assembled(request.output, result, request.target, force=request.force)
+    return replace(result, ignored=found.ignored, facts=archive_facts(written))
 
 
 def draft_groups(
     request: EncodeRequest, found: Survey, progress: Progress | None = None
 ) -> tuple[list[GroupDraft], list[Skipped]]:
     """The groups with their bases: the given one, or one fitted to each kind of image."""
+    _check_quality(request, found)
     if request.basis is not None:
         drafts, skipped = draft_given(
             request.basis, found, request.reading, request.target, link=request.link_basis
@@ -110,11 +112,30 @@ def draft_groups(
     return _ranged(drafts, request), skipped
 
 
+def _check_quality(request: EncodeRequest, found: Survey) -> None:
+    """What people see is measured on pictures of 8 bits, in steps that are made for it."""
+    target = request.target
+    if target.kind != "quality":
+        return
+    deep = sum(len(members) for kind, members in found.groups.items() if kind.dtype == "u2")
+    if deep:
+        raise UsageError(
+            f"--quality is for images of 8 bits, and {deep} of these have 16: use --psnr, or encode them "
+            "apart"
+        )
+    if not target.visual or target.components is not None or request.method == "operator" or request.basis:
+        raise UsageError(
+            "--quality needs steps that are made for it: leave out --tune psnr, --components, --basis and "
+            "--method operator, or ask for --psnr"
+        )
+
+
 def _ranged(drafts: list[GroupDraft], request: EncodeRequest) -> list[GroupDraft]:
     """The same with the widest range, if the archive knows no other."""
     for draft in drafts:
         if request.full_range:
             draft.range = replace(draft.range, peak=draft.kind.peak)
+            draft.weights = None  # a coded basis is beyond version 1
     return drafts
 
 
@@ -122,7 +143,8 @@ def _starting_step(target: Target, reference: float = 255.0) -> float:
     if target.kind == "step":
         return target.value
     # near exactness all steps below a certain one give the same pixels
-    step = first_step(target.value if target.kind == "psnr" else 34.0, 255)
+    guess = {"psnr": target.value, "quality": 21 + 0.2 * target.value}.get(target.kind, 34.0)  # in dB
+    step = first_step(guess, 255)
     return max(step, EXACT_STEP * 255 / reference)
 
 
@@ -173,8 +195,8 @@ def reach_target(
     missed = ""
     if best[0] > 0:
         reached = best[1].psnr
-        say(f"the closest that these images allow is {reached:.3f} dB")
-        if best[0] > FAR_DB and not interval.ceiling and math.isfinite(reached):
+        say(f"the closest that these images allow is {_shown(target, best[1], _measured(target, best[1]))}")
+        if best[0] > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(reached):
             missed = (
                 f"{target.kind} {target.value:g} was asked for; no step comes closer than {reached:.2f} dB"
             )
@@ -233,9 +255,11 @@ def _measured(target: Target, result: Assembled) -> float:
         return result.quality
     if target.kind == "energy":
         return result.energy_db
+    if target.kind == "quality":
+        return result.seen
     # a budget is about the file itself: write it where only this run looks, and see
     probe = result.checkpoint.root / "candidate.h5"
-    size = write_assembled(probe, result, target, force=True)
+    size = write_assembled(probe, result, target, force=True).size
     probe.unlink()
     return decibel(size)
 
@@ -243,7 +267,7 @@ def _measured(target: Target, result: Assembled) -> float:
 def _shown(target: Target, result: Assembled, value: float) -> str:
     if target.kind in ("max_bytes", "ratio"):
         return f"{10 ** (value / 10):.0f} bytes"
-    return f"{result.quality:.3f} dB"
+    return f"a quality of {value:.2f}" if target.kind == "quality" else f"{result.quality:.3f} dB"
 
 
 def _unreachable(target: Target, result: Assembled, value: float) -> str:
@@ -253,8 +277,9 @@ def _unreachable(target: Target, result: Assembled, value: float) -> str:
             f"{10 ** (value / 10):.0f} bytes; allow at least that many"
         )
     cap = "" if target.components is None else f" with {target.components} components"
+    best = _shown(target, result, value) if target.kind == "quality" else f"{result.psnr:.2f} dB"
     return (
-        f"{target.kind} {target.value:g} cannot be reached{cap}: the finest step gives {result.psnr:.2f} dB; "
+        f"{target.kind} {target.value:g} cannot be reached{cap}: the finest step gives {best}; "
         "ask for less or allow more components"
     )
 
@@ -320,6 +345,7 @@ class Assembled:
     tried: tuple[Tried, ...] = ()
     missed: str = ""  # what to say when the result is far from what was asked for
     ignored: Ignored = NOTHING_IGNORED
+    facts: Mapping[str, Any] = field(default_factory=dict)  # of the archive, once it is written
 
     @property
     def payload_bytes(self) -> int:
@@ -330,6 +356,12 @@ class Assembled:
     def psnr(self) -> float:
         """The PSNR over all returned samples."""
         return pooled_psnr(self.index)
+
+    @property
+    def seen(self) -> float:
+        """The mean SSIMULACRA 2 of all images."""
+        found = quality_facts(self.index)["quality"]
+        return math.nan if found is None else float(found)
 
     @property
     def energy_db(self) -> float:
@@ -394,8 +426,8 @@ def assemble(
     )
 
 
-def write_assembled(path: Path, result: Assembled, target: Target, *, force: bool) -> int:
-    """Commit the archive; returns its size."""
+def write_assembled(path: Path, result: Assembled, target: Target, *, force: bool) -> Contents:
+    """Commit the archive; what the file then holds."""
     return write_archive(
         path, result.index, result.groups, result.payload(), target_asked=target.to_dict(), force=force
     )

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from tpca_cli.basisfile import StoredBasis
 from tpca_cli.cluster.cluster import Cluster
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import UsageError
 from tpca_cli.sources.read_plan import OnError, check_scanned
 from tpca_cli.sources.scan import Scan, Skipped, distinct, require_some
 from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
 from tpca_cli.tensor_pca.algorithm3 import SMALL as LAPACK_FRAMES
+from tpca_cli.tensor_pca.algorithm3 import SUMS
 from tpca_cli.tensor_pca.solve import by_gram
 
 OVERHEAD = 128 << 20  # interpreter, libraries, blocks in flight
@@ -256,8 +257,11 @@ def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bo
 
 
 def _gram_memory(n: int, size: int, m: int) -> int:
-    """The N x N operator in integers and floats, with its eigenvectors, and Q with the products for it."""
-    return OVERHEAD + 40 * n**2 + 24 * size * m + 8 * size * min(512, 2 * m)
+    """The N x N operator in integers and floats with its eigenvectors; then Q beside what it is made from."""
+    pairs = 48 * n**2
+    spanned = 8 * size * m + 8 * (n**2 + n * m + 2 * m**2) + (1 << 25)
+    sums = 8 * size * m + 8 * (n**2 + n * m) + 24 * SUMS
+    return OVERHEAD + max(pairs, spanned, sums)
 
 
 def _stream_memory(size: int, m: int) -> int:
@@ -293,6 +297,8 @@ class FitRequest:
     update: Path | None = None
     force: bool = False
     cluster: Cluster | None = None
+    scores: Path | None = None  # where the coefficients of the images go
+    scores_dtype: str = "float32"
 
 
 def inherited(wish: FitOptions, base: StoredBasis) -> FitOptions:
@@ -319,8 +325,8 @@ def check_scan(found: Scan, request: FitRequest) -> Scan:
     return replace(found, refs=distinct(found.refs))
 
 
-def _named(skipped: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
-    return tuple((printable(item.path), item.reason) for item in skipped)
+def _named(skipped: Sequence[Skipped]) -> tuple[tuple[bytes, str], ...]:
+    return tuple((item.path, item.reason) for item in skipped)
 
 
 def held_bytes(pixels: int, request: FitRequest) -> int:

@@ -56,6 +56,8 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     in_place = request.update is not None and _same(request.update, request.output)
     if not in_place:
         store.check_output(request.output, request.force)
+    if request.scores is not None:
+        store.check_output(request.scores, request.force)
     base = None if request.update is None else _base(request)
     wish = request.wish if base is None else inherited(request.wish, base)
     clock = _Clock()
@@ -96,6 +98,15 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
         )
         with fixed_threads():
             basis = _solve_and_write(request, wish, decided, origin, frames, base, clock, progress)
+        if request.scores is not None and basis is not None:
+            from tpca_cli.fit.scores import write_fitted_scores
+            from tpca_cli.scores.writer import ScoresBasis
+
+            of = ScoresBasis(basis, staged.framing, origin.dtype, store.identity(request.output).digest)
+            write_fitted_scores(
+                request.scores, staged, keep, of, request.scores_dtype, force=request.force, progress=progress
+            )
+            clock.lap("scores")
         skipped = (*found.skipped, *staged.skipped)
         duplicates = int(np.count_nonzero(~keep)) + len(listed.refs) - len(found.refs)
     return Fitted(origin, decided, basis, int(keep.sum()), duplicates, skipped, found.left_out, clock.seconds)

@@ -257,9 +257,7 @@ class _Run:
         first = min(self.refused, key=lambda refusal: refusal.index)
         path = printable(self.refs[first.index].path)
         error = TpcaError(f"none of {len(self.refs)} images can be used; the first is {path}: {first.error}")
-        error.skipped = tuple(
-            (printable(self.refs[refusal.index].path), str(refusal.error)) for refusal in self.refused
-        )
+        error.skipped = tuple((self.refs[refusal.index].path, str(refusal.error)) for refusal in self.refused)
         raise error
 
 

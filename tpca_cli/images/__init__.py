@@ -8,7 +8,7 @@ Orientation tags are kept, pixels are never rotated.
 """
 
 from tpca_cli.formats import FORMATS, SIGNATURES, sniff
-from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, probe, read
+from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, picture_of, probe, read, source_of
 from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import (
     LOSSY_CODECS,
@@ -23,7 +23,7 @@ from tpca_cli.images.encode import (
 from tpca_cli.images.metadata import orientation_only
 from tpca_cli.images.modes import CHANNELS, common_channels, converted, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
-from tpca_cli.images.source import DIGEST_BYTES, Stamp, file_digest, source_digest
+from tpca_cli.images.source import DIGEST_BYTES, Source, Stamp, file_digest, source_digest
 
 __all__ = [
     "CHANNELS",
@@ -37,6 +37,7 @@ __all__ = [
     "Extras",
     "Header",
     "Picture",
+    "Source",
     "Stamp",
     "common_channels",
     "converted",
@@ -48,11 +49,13 @@ __all__ = [
     "narrow",
     "obstacle",
     "orientation_only",
+    "picture_of",
     "prepare_resizing",
     "probe",
     "read",
     "sniff",
     "source_digest",
+    "source_of",
     "text_mask",
     "text_width",
     "widen",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tpca_cli.images.content_parts import Parts, photoshop_resources
+from tpca_cli.images.content import Parts, photoshop_resources
 
 _SIZES = {
     1: 1,
@@ -27,6 +27,7 @@ _SIZES = {
 }
 _MAX_ENTRIES = 4096
 _SUBFILE, _OLD_SUBFILE, _PHOTOMETRIC, _SAMPLES, _EXTRA, _COMPRESSION = 254, 255, 262, 277, 338, 259
+_SAMPLE_FORMAT = 339  # 1 unsigned, 4 undefined; signed ones are read as if they were unsigned
 _EXIF, _GPS, _INTEROP, _MAKER_NOTE = 34665, 34853, 40965, 37500
 _STRIPS, _TILES, _OLD_JPEG = (273, 279), (324, 325), (513, 514)
 # How the picture is stored; strips, tiles, tables of the coders, color map.
@@ -170,6 +171,8 @@ def _check_picture(file: _Tiff, tags: dict[int, _Entry], mode: str, parts: Parts
     reduced = file.numbers(tags.get(_SUBFILE)) not in ((), (0,))
     if reduced or file.numbers(tags.get(_OLD_SUBFILE)) not in ((), (1,)):
         parts.note("the full picture (the first one is a reduced version, a page or a mask)")
+    if set(file.numbers(tags.get(_SAMPLE_FORMAT))) - {1, 4}:
+        parts.note("samples that are not unsigned")
     photometric = (*file.numbers(tags.get(_PHOTOMETRIC)), 1)[0]
     samples = (*file.numbers(tags.get(_SAMPLES)), 1)[0]
     if photometric == 5:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,15 +23,17 @@ from PIL import (  # noqa: F401  (registers)
     TiffImagePlugin,
     UnidentifiedImageError,
     WebPImagePlugin,
+    _imaging,
 )
 
 from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
-from tpca_cli.images import headers, jpeg, libtiff, metadata, plugins
-from tpca_cli.images.content import Content, content_of
+from tpca_cli.images import headers, jpeg, metadata, plugins
+from tpca_cli.images.content import Content
+from tpca_cli.images.content_formats import content_of
 from tpca_cli.images.modes import CHANNELS, Pixels, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
-from tpca_cli.images.source import DIGEST_BYTES, Stamp, open_source, read_source, source_digest
+from tpca_cli.images.source import DIGEST_BYTES, Source, Stamp, open_source, read_source, source_digest
 
 MAX_PIXELS = 1 << 26
 MAX_SIDE = 65535
@@ -38,7 +42,26 @@ _PROBE_BYTES = 4096
 # Bytes per pixel that an uncompressed file may have, and room for metadata.
 _FILE_BYTES_PER_PIXEL, _FILE_BYTES_BESIDE = 4, 1 << 26
 
-libtiff.silence()
+
+def _silence_libtiff() -> None:
+    """Take libtiff's error and warning printers away, once and for the whole process.
+
+    What Pillow logs goes to whoever asked for logs, and not to stderr where nobody did. Symbols of libtiff
+    are looked up through Pillow's own extension, so that it is the libtiff that Pillow uses. Where that is
+    built in without its symbols, or missing, nothing is changed.
+    """
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
+    try:
+        library = ctypes.CDLL(_imaging.__file__)
+        setters = library.TIFFSetErrorHandler, library.TIFFSetWarningHandler
+    except (OSError, AttributeError):
+        return
+    for setter in setters:
+        setter.argtypes, setter.restype = [ctypes.c_void_p], ctypes.c_void_p
+        setter(None)
+
+
+_silence_libtiff()
 ImageFile.LOAD_TRUNCATED_IMAGES = False
 warnings.filterwarnings("ignore", module=r"PIL\.")
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
@@ -68,6 +91,7 @@ class Picture:
     metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see archive.format.METADATA
     reasons: tuple[str, ...] = ()  # what the file held that is not here, warnings included
     mode_bits: int = 0o644
+    converted: bool = False  # the file has another mode than the picture: a palette, one bit, CMYK
 
 
 def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = None) -> Header:
@@ -108,12 +132,39 @@ def read(
     """Decode one file. `size` (height, width) resizes; `channels` widens or refuses; `stamp` is what the file
     looked like when it was listed, and one that has changed since is refused. With `content`, whatever the
     file holds besides the picture is kept or named."""
-    data, mode_bits = read_source(path, _file_limit(max_pixels), stamp)
+    source = read_source(path, _file_limit(max_pixels), stamp)
+    return picture_of(
+        source,
+        max_pixels=max_pixels,
+        size=size,
+        channels=channels,
+        digest_bytes=digest_bytes,
+        content=content,
+    )
+
+
+def picture_of(
+    source: Source,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+    digest_bytes: int = DIGEST_BYTES,
+    content: bool = False,
+) -> Picture:
+    """Decode a file that is in memory, as `read` does."""
+    data = source.data
     picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size)
     if content:
         picture = _with_content(picture, content_of(data, picture.mode))
     pixels = picture.pixels if channels is None else widen(picture.pixels, channels)
-    return replace(picture, pixels=pixels, digest=source_digest(data, digest_bytes), mode_bits=mode_bits)
+    digest = source_digest(data, digest_bytes)
+    return replace(picture, pixels=pixels, digest=digest, mode_bits=source.mode_bits)
+
+
+def source_of(path: bytes, max_pixels: int = MAX_PIXELS) -> Source:
+    """A file as it is, if it is no longer than an image of `max_pixels` may be."""
+    return read_source(path, _file_limit(max_pixels))
 
 
 def _with_content(picture: Picture, found: Content) -> Picture:
@@ -152,12 +203,13 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
         icc = metadata.icc_bytes(image, mode, notes)
         if metadata.has_more_frames(image):
             notes.append("only the first of several frames is kept")
-        if kind in plugins.KINDS:
+        if kind in plugins.KINDS and plugins.beside(kind):
             notes.append(plugins.beside(kind))
         if size is not None:
             scale = draft_scale((image.height, image.width), size)
             image.draft(None, (image.width // scale, image.height // scale))
         image.load()
+        own = image.mode == mode or (mode == "I;16" and image.mode.startswith("I"))
         if mode not in ("I;16", image.mode):
             image = image.convert(mode)
         if size is not None and mode != "I;16" and orientation is None:
@@ -167,7 +219,7 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
         if orientation is not None:
             pixels = metadata.undo_orientation(pixels, orientation)
         pixels = resized(pixels, size)
-    return Picture(pixels, mode, exif, icc, b"", tuple(notes))
+    return Picture(pixels, mode, exif, icc, b"", tuple(notes), converted=not own)
 
 
 def _kind(head: bytes) -> str:

@@ -1,7 +1,7 @@
 """AVIF, HEIC and JPEG XL: formats that Pillow reads with a library or a package that may be missing.
 
 These files may hold far more than a picture: further pictures, gain maps, depth, video, metadata of any kind.
-Nothing here looks into that, so what is read from them counts as kept in part.
+Nobody looks into that for HEIC and JPEG XL, so what is read from them counts as kept in part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ DEPTH = "more than 8 bits per channel are supported for gray only"
 
 
 def beside(kind: str) -> str:
-    """Why an image of such a file is kept in part."""
-    return f"what the {kind} file holds beside its first picture is not kept"
+    """Why an image of such a file is kept in part, or nothing where `content_avif` tells."""
+    return "" if kind == "AVIF" else f"what the {kind} file holds beside its first picture is not kept"
 
 
 @functools.lru_cache

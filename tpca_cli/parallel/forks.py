@@ -2,7 +2,7 @@
 
 For work that is mostly short calls, such as decoding thumbnails, threads spend their time waiting for one
 another; processes do not. The function, and whatever it refers to, is inherited by the fork: only the items
-and small results are sent. Everywhere else `parallel` is the better choice.
+and small results are sent. Everywhere else threads are the better choice.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, TypeVar
 
+from threadpoolctl import threadpool_limits
+
 from tpca_cli.errors import TpcaError
+from tpca_cli.parallel.threads import ordered_map
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,6 +34,21 @@ def can_fork() -> bool:
     """Whether forking is safe here: not elsewhere than on Linux, from a side thread or from a worker."""
     at_home = threading.current_thread() is threading.main_thread() and not current_process().daemon
     return sys.platform == "linux" and at_home
+
+
+def busy_map(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+    """Results in order of work that keeps the interpreter busy: in processes where they can be had.
+
+    Each worker uses one thread of BLAS, so that as many workers as cores do not fight for them.
+    """
+    with threadpool_limits(1 if workers > 1 else None):
+        if workers > 1 and len(items) > 1 and can_fork():
+            # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
+            numbers = range(len(items))
+            for result, _ in forked_map(lambda k, _: function(items[k]), numbers, workers, mmap.PAGESIZE):
+                yield result
+        else:
+            yield from ordered_map(function, items, workers)
 
 
 def forked_map(

@@ -6,10 +6,13 @@ pixels need not be copied between processes. Small items are best handed over in
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,3 +52,21 @@ def ordered_map(
             yield waiting.popleft()[0].result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def side_by_side(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Results in order of numeric work in as many threads as BLAS may use, each with one of them.
+
+    For products with work on arrays between them, which BLAS's own threads would wait for. What is computed
+    does not depend on the number of threads.
+    """
+    blas = _blas()
+    allowed = [int(library.num_threads) for library in blas.lib_controllers]
+    with blas.limit(limits=1):
+        yield from ordered_map(function, items, max(allowed, default=1))
+
+
+@functools.lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The BLAS of numpy; looking for it takes as long as a product."""
+    return ThreadpoolController().select(user_api="blas")

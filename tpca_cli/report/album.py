@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,13 +14,16 @@ import numpy.typing as npt
 
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive
+from tpca_cli.archive.writer import linked_basis
 from tpca_cli.basisfile import read_basis
 from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import UsageError
 from tpca_cli.report import charts, page, samples, sheets
 from tpca_cli.report.describe import archive_facts, describe, image_list
-from tpca_cli.report.facts import Facts
+from tpca_cli.report.facts import Facts, Spectrum
 from tpca_cli.report.samples import SampleImage
+from tpca_cli.report.scores import ScoresContents, basis_elements, scatter_chart
+from tpca_cli.scores.reader import Scores
 from tpca_cli.store import format_of
 from tpca_cli.tensor_pca.basis import Rank1Basis
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
@@ -31,15 +34,6 @@ SLIDER_COUNTS = 7  # component counts that the page's slider offers
 GALLERY_COUNTS = 5  # and that a gallery shows
 RATE_SAMPLE = 64  # images on which curves are measured
 SPECTRUM_SAMPLE = 64  # images on which an archive's energies are measured
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """What each component of a basis holds, falling, and what all of them would hold together."""
-
-    name: str
-    values: Floats
-    total: float
 
 
 class Contents(Protocol):
@@ -112,6 +106,13 @@ class Album:
         measured = self.curves(sources, progress)
         return charts.to_file([charts.rate_chart(measured)], f"{self.facts.name}: bits and quality", format)
 
+    def scatter(self, format: str = "png") -> bytes:
+        """A picture of the images of a scores file by their first two components."""
+        if not isinstance(self.contents, ScoresContents):
+            raise UsageError("--scatter is for the scores of `tpca encode --plain`")
+        chart = scatter_chart(self.contents.scores)
+        return charts.to_file([chart], f"{self.facts.name}: first two components", format)
+
     def page(self, sources: Sequence[str], count: int, elements: int, progress: Progress = None) -> bytes:
         """The whole report; with sources, images are compared to their originals and to other codecs."""
         chosen = self.contents.sample(sources, count)
@@ -125,6 +126,8 @@ class Album:
             basis_sheet=self.basis_grid(elements),
             curves=self.curves(sources, progress) if sources else (),
         )
+        if isinstance(self.contents, ScoresContents) and self.contents.scores.components > 1:
+            pictures = replace(pictures, scatter=scatter_chart(self.contents.scores))
         found = self.contents.spectrum()
         facts = replace(self.facts, values=found.values, values_name=found.name, total=found.total)
         return page.render(facts, pictures, listed).encode("utf-8", "replace")
@@ -203,12 +206,7 @@ class BasisContents:
 
     def elements(self, count: int) -> tuple[Floats, list[str]]:
         """Basis elements, each with its number and its share of the energy."""
-        count = min(count, self.basis.components)
-        tensors = self.basis.reconstruct(np.eye(count, self.basis.components))  # (k, h, w, c)
-        if self.basis.mean is not None:
-            tensors = tensors - self.basis.mean
-        shares = 100.0 * self.basis.energies[:count] / (self.basis.total or 1.0)
-        return tensors, [f"{number + 1}: {share:.2g} %" for number, share in enumerate(shares)]
+        return basis_elements(self.basis, count)
 
     def spectrum(self) -> Spectrum:
         """The stored energies."""
@@ -231,12 +229,16 @@ class BasisContents:
 
 
 @contextmanager
-def open_album(path: Path, basis: npt.NDArray[np.uint8] | None = None) -> Iterator[Album]:
-    """The album of a file; `basis` is that of an archive which only links to one."""
+def open_album(path: Path, basis: Path | None = None) -> Iterator[Album]:
+    """The album of a file; `basis` is the file of the basis which it only links to."""
     kind = format_of(path)
     if kind == "tpca-archive":
-        with Archive(path, basis=basis, ready=False) as archive:
+        with Archive(path, basis=linked_basis(basis) if basis else None, ready=False) as archive:
             yield Album(ArchiveContents(archive))
+        return
+    if kind == "tpca-scores":
+        with Scores(path, basis=basis) as scores:
+            yield Album(ScoresContents(scores))
         return
     if kind == "tpca-basis":
         yield Album(BasisContents(path))

@@ -27,7 +27,7 @@ FONT = 14
 MOST_POINTS = 240
 MARKED_POINTS = 12  # lines of no more points than these have dots on them
 TINY = 1e-290  # zero, for a logarithm
-COLORS = 4  # lines of different color
+COLORS = 8  # lines of different color
 SCALE = 1.5  # pixels of a PNG file per unit of the layout
 
 PALETTE: dict[str, Color] = {
@@ -38,6 +38,10 @@ PALETTE: dict[str, Color] = {
     "series-1": (180, 86, 12),
     "series-2": (79, 159, 96),
     "series-3": (154, 111, 176),
+    "series-4": (201, 59, 82),
+    "series-5": (32, 158, 170),
+    "series-6": (166, 138, 28),
+    "series-7": (120, 120, 126),
 }
 
 
@@ -68,6 +72,7 @@ class Chart:
     log_x: bool
     log_y: bool
     summary: str
+    dots: bool = False  # points that no line joins
 
 
 def spectrum_charts(values: npt.NDArray[np.float64], total: float, name: str) -> list[Chart]:
@@ -127,7 +132,7 @@ def to_file(charts: Sequence[Chart], title: str, format: str = "png") -> bytes:
 
 def layout(chart: Chart, left: float = 0.0, top: float = 0.0) -> list[Shape]:
     """The shapes of a chart in a frame of WIDTH x HEIGHT at (left, top); none where it has no point."""
-    lines = [_visible(series, chart.log_y) for series in chart.series]
+    lines = [list(series.points) if chart.dots else _visible(series, chart.log_y) for series in chart.series]
     points = [point for line in lines for point in line]
     if not points:
         return []
@@ -148,6 +153,9 @@ def layout(chart: Chart, left: float = 0.0, top: float = 0.0) -> list[Shape]:
     for number, line in enumerate(lines):
         role = f"series-{number % COLORS}"
         placed = tuple((place_x(x), place_y(y)) for x, y in line)
+        if chart.dots:
+            shapes += [Dot(role, point, 2.2) for point in placed]
+            continue
         if len(placed) > 1:
             shapes.append(Line(role, placed, 2.2))
         if len(placed) <= MARKED_POINTS:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.errors import FileRefused, printable
+from tpca_cli.names import matching
 from tpca_cli.report.facts import (
     ALGORITHMS,
     Facts,
@@ -38,11 +39,14 @@ Rows = tuple[tuple[str, str], ...]
 
 TARGETS: dict[str, Callable[[float], str]] = {
     "psnr": lambda value: f"PSNR of {value:g} dB",
+    "quality": lambda value: f"quality (SSIMULACRA 2) of {value:g}",
     "energy": lambda value: f"{100 * value:g} % of the energy",
     "max_bytes": lambda value: f"at most {human(value)}",
     "ratio": lambda value: f"raw pixels / {value:g}",
     "step": lambda value: f"step {value:g}",
     "components": lambda value: f"at most {value:g} components",
+    "visual": lambda _: "tuned to what people see",
+    "max_error": lambda value: f"every sample within {value:g}" if value else "exactly what was there",
     "detail": lambda _: "more for images of little contrast",
 }
 OPERATORS = {
@@ -163,14 +167,32 @@ def _quality_rows(data: Mapping[str, Any]) -> Rows:
         ("asked for", ", ".join(asked) or "nothing"),
         ("measured", f"{_decibels(data['psnr'])} over all samples"),
         ("worst image", _decibels(data["psnr_min"])),
+        *_seen_rows(data),
     )
+
+
+def _seen_rows(data: Mapping[str, Any]) -> Rows:
+    """What people see, where it was measured."""
+    if data["quality"] is None:
+        return ()
+    worst = f"{data['quality_min']:.2f} ({data['quality_worst']})"
+    return (("quality (SSIMULACRA 2)", f"{data['quality']:.2f} on average"), ("worst quality", worst))
 
 
 def _decibels(value: float) -> str:
     return "identical" if value == float("inf") else f"{value:.2f} dB"
 
 
+EXACT = {
+    "jpeg": "JPEG files, bit for bit",
+    "files": "files as they are, bit for bit",
+    "pixels": "pixels, by prediction",
+}
+
+
 def _group_rows(group: Mapping[str, Any]) -> Rows:
+    if group["method"] in EXACT:
+        return (("images", _kind(group["kind"])), ("kept as", EXACT[group["method"]]))
     return (
         ("images", _kind(group["kind"])),
         ("range", f"0 to {group['peak']:,}"),
@@ -200,25 +222,36 @@ def _archive_parts(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     return (*parts, ("HDF5", rest))
 
 
-def image_list(archive: Archive) -> list[dict[str, Any]]:
-    """Every image of an archive with its measured quality and its bytes."""
-    from tpca_cli.archive.reader import image_psnr
+def ordered(images: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
+    """The images by name, psnr, bytes or pixels, falling after a minus; as they are if `order` is empty."""
+    key = order.removeprefix("-")
+    if key == "pixels":
+        return sorted(images, key=lambda item: item["height"] * item["width"], reverse=order != key)
+    return sorted(images, key=lambda item: item[key], reverse=order != key) if key else images
+
+
+def image_list(archive: Archive, globs: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The images of an archive that match, with their measured quality and their bytes."""
+    from tpca_cli.archive.facts import image_psnr, image_quality
 
     index = archive.index
+    wanted = set(matching(archive.names_bytes, globs)) if globs else range(len(archive))
     sizes = _image_bytes(index)
-    rows = zip(index.alive().tolist(), image_psnr(index), strict=True)
+    rows = zip(index.alive().tolist(), image_psnr(index), image_quality(index), strict=True)
     return [
         {
             "name": index.names[image],
             "height": index.shape(image)[0],
             "width": index.shape(image)[1],
             "mode": index.mode(image),
-            "psnr": quality,
+            "psnr": decibels,
+            "quality": quality,
             "bytes": sizes[image],
             "source_bytes": int(index.images["source_size"][image]),
             "without": index.missing_reasons(image),
         }
-        for image, quality in rows
+        for position, (image, decibels, quality) in enumerate(rows)
+        if position in wanted
     ]
 
 
@@ -380,8 +413,15 @@ def _tensor_file(path: Path) -> Facts:
     return Facts("tensor", printable(path.name), headline, (Section("tensor", rows),), parts, data=data)
 
 
+def _scores_file(path: Path) -> Facts:
+    from tpca_cli.report.scores import scores_file
+
+    return scores_file(path)
+
+
 _KINDS: dict[str, Callable[[Path], Facts]] = {
     "tpca-archive": _archive_file,
     "tpca-basis": _basis_file,
     "tpca-tensor": _tensor_file,
+    "tpca-scores": _scores_file,
 }

@@ -43,6 +43,15 @@ class Facts:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Spectrum:
+    """What each component of a basis holds, falling, and what all of them would hold together."""
+
+    name: str
+    values: npt.NDArray[np.float64]
+    total: float
+
+
 def human(count: float) -> str:
     """Bytes for people: 812 B, 3.4 kB, 1.2 MB (units of 1000)."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -17,7 +17,7 @@ from typing import Any
 
 from tpca_cli import __version__
 from tpca_cli.errors import printable
-from tpca_cli.report.charts import Curve, rate_chart, spectrum_charts, to_svg
+from tpca_cli.report.charts import Chart, Curve, rate_chart, spectrum_charts, to_svg
 from tpca_cli.report.facts import Facts, human, percent
 
 MOST_ROWS = 500  # images that the table lists, worst first
@@ -51,6 +51,7 @@ class Pictures:
     note: str = ""
     basis_sheet: bytes = b""
     curves: tuple[Curve, ...] = ()
+    scatter: Chart | None = None  # images by their first two components
 
 
 def render(facts: Facts, pictures: Pictures, images: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -59,6 +60,7 @@ def render(facts: Facts, pictures: Pictures, images: Sequence[Mapping[str, Any]]
         _compare(pictures),
         _numbers(facts),
         _spectrum(facts),
+        _scatter(pictures.scatter),
         _basis(pictures),
         _curves(pictures.curves),
         _images(images),
@@ -153,6 +155,11 @@ def _spectrum(facts: Facts) -> str:
     values = () if facts.values is None else spectrum_charts(facts.values, facts.total, facts.values_name)
     drawn = "".join(f"<div>{to_svg(chart)}</div>" for chart in values)
     return _section("Spectrum", f'<div class="columns">{drawn}</div>') if drawn else ""
+
+
+def _scatter(chart: Chart | None) -> str:
+    drawn = "" if chart is None else to_svg(chart)
+    return _section("First two components", drawn) if drawn else ""
 
 
 def _basis(pictures: Pictures) -> str:

@@ -27,6 +27,7 @@ from tpca_cli.quality import psnr as psnr_of
 from tpca_cli.report.charts import Curve
 from tpca_cli.report.page import Comparison, Step
 from tpca_cli.report.sheets import Cell, Pixels, contact_sheet, to_rgb
+from tpca_cli.scores.reader import Scores
 from tpca_cli.sources.scan import ImageRef, scan
 from tpca_cli.store import digest_of
 from tpca_cli.tensor_pca.basis import TensorBasis
@@ -76,17 +77,30 @@ def squared_error(one: AnyPixels, other: AnyPixels) -> float:
 def from_archive(archive: Archive, sources: Sequence[str], count: int) -> list[SampleImage]:
     """Some images of an archive, with their originals where `sources` still has them."""
     refs = {ref.name: ref for ref in scan(sources).refs} if sources else {}
-    known = [position for position, name in enumerate(archive.names_bytes) if not refs or name in refs]
+    known = [position for position, name in enumerate(archive.names_bytes) if not sources or name in refs]
     if not known:
         raise TpcaError("none of the archive's images is in the source: names are relative to the folder")
     return [_archive_sample(archive, known[at], refs) for at in evenly_spaced(len(known), count)]
 
 
+def from_scores(scores: Scores, sources: Sequence[str], count: int) -> list[SampleImage]:
+    """Some images of a scores file, with their originals where `sources` still has them."""
+    refs = {ref.name: ref for ref in scan(sources).refs} if sources else {}
+    known = [position for position, name in enumerate(scores.names_bytes) if not refs or name in refs]
+    if not known:
+        raise TpcaError("none of the images is in the source: names are relative to the folder")
+    chosen = [known[at] for at in evenly_spaced(len(known), count)]
+    return [_sample(scores, position, refs, scores.components) for position in chosen]
+
+
 def _archive_sample(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> SampleImage:
-    name = archive.names_bytes[position]
-    image = int(archive.index.alive()[position])
-    block = archive.index.blocks_of(image)[0]
-    most = archive.coder(int(archive.index.blocks["group"][block])).components
+    block = archive.index.blocks_of(int(archive.index.alive()[position]))[0]
+    most = int(archive.groups[int(archive.index.blocks["group"][block])].meta["coder"]["components"])
+    return _sample(archive, position, refs, most)
+
+
+def _sample(archive: Archive | Scores, position: int, refs: dict[bytes, ImageRef], most: int) -> SampleImage:
+    name, image = archive.names_bytes[position], int(archive.alive[position])
     original = None
     if name in refs:
         header = images.probe(refs[name].path)
@@ -250,7 +264,7 @@ def _archive_size(
     index = Index.build(entries, blocks)
     with tempfile.TemporaryDirectory() as folder:
         group = Group.of(coder, method)
-        size = write_archive(Path(folder) / "curve.h5", index, [group], payload, target_asked={})
+        size = write_archive(Path(folder) / "curve.h5", index, [group], payload, target_asked={}).size
     own = sum(map(len, payload)) + sum(array.nbytes for array in index.to_arrays().values())
     return charged(size, max(0, size - own), share), total
 

@@ -110,12 +110,17 @@ def spectrum(values: npt.NDArray[np.float64], width: int, height: int, unicode: 
 
 def listing(images: Sequence[Mapping[str, Any]]) -> str:
     """One line per image of an archive; the name stands last, so that any name keeps the columns aligned."""
-    lines = [f"{'size':>11}  {'mode':<4}  {'PSNR':>8}  {'bytes':>8}  name"]
+    scored = any(image["quality"] is not None for image in images)
+    heading = f"{'quality':>7}  " if scored else ""
+    lines = [f"{'size':>11}  {'mode':<4}  {'PSNR':>8}  {heading}{'bytes':>8}  name"]
     for image in images:
         size = f"{image['height']}x{image['width']}"
-        quality = "exact" if math.isinf(image["psnr"]) else f"{image['psnr']:.2f} dB"
+        loss = "exact" if math.isinf(image["psnr"]) else f"{image['psnr']:.2f} dB"
+        seen = "" if image["quality"] is None else f"{image['quality']:.2f}"
+        seen = f"{seen:>7}  " if scored else ""
         name = printable(image["name"])
-        lines.append(f"{size:>11}  {image['mode']:<4}  {quality:>8}  {human(image['bytes']):>8}  {name}")
+        columns = f"{size:>11}  {image['mode']:<4}  {loss:>8}  {seen}{human(image['bytes']):>8}"
+        lines.append(f"{columns}  {name}")
         if image.get("without"):
             lines.append(f"{'':>11}  in part, without: {', '.join(image['without'])}")
     return "\n".join(lines)

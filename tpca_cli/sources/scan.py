@@ -21,9 +21,11 @@ from typing import Any
 from tpca_cli import formats
 from tpca_cli.errors import StorageError, TpcaError, UsageError, printable
 from tpca_cli.names import name_problem
+from tpca_cli.sources.patterns import Sources
 
 Source = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 HIDDEN = "hidden"
+EXCLUDED = "left out by --include or --exclude"
 EXAMPLES = 5  # ignored files that are named
 
 
@@ -56,18 +58,20 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """What is no image and does not look like one: how many, and a few of them."""
+    """What is no image and does not look like one, or is not wanted: how many, and a few of them."""
 
     others: int = 0
     hidden: int = 0
     examples: tuple[bytes, ...] = ()
+    excluded: int = 0  # files and folders that patterns leave out
 
     def __str__(self) -> str:
         """`3 other files and 1 hidden file or folder ignored`, or nothing."""
         parts = [_counted(self.others, "other file", "other files")] if self.others else []
         if self.hidden:
             parts.append(_counted(self.hidden, "hidden file or folder", "hidden files or folders"))
-        return f"{' and '.join(parts)} ignored" if parts else ""
+        ignored = [f"{' and '.join(parts)} ignored"] if parts else []
+        return ", ".join([*ignored, *([f"{self.excluded} {EXCLUDED}"] if self.excluded else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """The same for programs."""
@@ -75,6 +79,7 @@ class Ignored:
             "ignored": self.others + self.hidden,
             "ignored_hidden": self.hidden,
             "ignored_examples": list(self.examples),
+            "excluded": self.excluded,
         }
 
 
@@ -96,13 +101,15 @@ class Scan:
     @property
     def left_out(self) -> Ignored:
         """The ignored files in short."""
-        others = [item.path for item in self.ignored if item.reason != HIDDEN]
-        return Ignored(len(others), len(self.ignored) - len(others), tuple(others[:EXAMPLES]))
+        others = [item.path for item in self.ignored if item.reason not in (HIDDEN, EXCLUDED)]
+        hidden = sum(item.reason == HIDDEN for item in self.ignored)
+        excluded = len(self.ignored) - len(others) - hidden
+        return Ignored(len(others), hidden, tuple(others[:EXAMPLES]), excluded)
 
 
 def scan(sources: Sequence[Source]) -> Scan:
     """Every image of the sources, sorted by the bytes of its name, whatever order the disk lists them in."""
-    sweep = _Sweep()
+    sweep = _Sweep(sources if isinstance(sources, Sources) else None)
     for source in sources:
         sweep.add_source(os.fsencode(source), several=len(sources) > 1)
     return Scan(
@@ -123,7 +130,7 @@ def no_image(what: str, sources: Sequence[Source], skipped: Sequence[Skipped], i
     """The error for sources of which nothing is left, with the reason for each file."""
     where = ", ".join(printable(os.fsencode(source)) for source in sources)
     error = TpcaError(f"{what} in {where} ({len(skipped)} skipped, {str(ignored) or 'nothing ignored'})")
-    error.skipped = tuple((printable(item.path), item.reason) for item in skipped)
+    error.skipped = tuple((item.path, item.reason) for item in skipped)
     return error
 
 
@@ -150,16 +157,18 @@ class _Folder:
 class _Sweep:
     """Collects while walking; one instance per call of `scan`."""
 
-    def __init__(self) -> None:
+    def __init__(self, patterns: Sources | None) -> None:
+        self._patterns = patterns
         self.refs: dict[bytes, ImageRef] = {}
         self.skipped: list[Skipped] = []
         self.ignored: list[Skipped] = []
 
     def add_source(self, source: bytes, several: bool) -> None:
         if os.path.lexists(source):
-            is_folder, before = os.path.isdir(source), len(self.refs) + len(self.skipped)
+            is_folder, before, listed = os.path.isdir(source), self._noticed(), len(self.ignored)
             self._add_named(source, _own_name(source) if several or not is_folder else b"")
-            if several and is_folder and len(self.refs) + len(self.skipped) == before:
+            excluded = any(item.reason == EXCLUDED for item in self.ignored[listed:])
+            if several and is_folder and self._noticed() == before and not excluded:
                 self.skipped.append(Skipped(source, "no image in this folder: is it mounted?"))
         elif source.startswith(b"@") and len(source) > 1:
             for line in _lines(source[1:]):
@@ -174,6 +183,9 @@ class _Sweep:
         else:
             raise UsageError(f"no such file or folder: {printable(source)}")
 
+    def _noticed(self) -> int:
+        return len(self.refs) + len(self.skipped)
+
     def _add_named(self, path: bytes, name: bytes) -> None:
         """A path that the user wrote out: a link is followed, and what is missing is an error."""
         try:
@@ -184,7 +196,7 @@ class _Sweep:
             raise StorageError.of(error, path, "look at") from error
         if stat.S_ISDIR(found.st_mode):
             self._walk(path, name)
-        else:
+        elif self._wanted(path, name):
             self._add_file(os.path.realpath(path), path, name, found)
 
     def _walk(self, root: bytes, prefix: bytes, pattern: tuple[bytes, ...] = ()) -> None:
@@ -206,6 +218,9 @@ class _Sweep:
                 if entry.name.startswith(b"."):
                     if selected:
                         self.ignored.append(Skipped(entry.path, HIDDEN))
+                elif self._excluded(name := b"/".join((prefix, *parts) if prefix else parts)):
+                    if selected:
+                        self.ignored.append(Skipped(entry.path, EXCLUDED))
                 elif entry.is_dir(follow_symlinks=False):
                     found = entry.stat(follow_symlinks=False)
                     key = (found.st_dev, found.st_ino)
@@ -213,8 +228,18 @@ class _Sweep:
                         self.ignored.append(Skipped(entry.path, "folder contains itself"))
                     elif selected or promising:
                         pending.append(_Folder(entry.path, parts, folder.above | {key}))
-                elif selected:
-                    self._entry(entry, b"/".join((prefix, *parts) if prefix else parts), inside)
+                elif selected and self._wanted(entry.path, name):
+                    self._entry(entry, name, inside)
+
+    def _excluded(self, name: bytes) -> bool:
+        return self._patterns is not None and self._patterns.exclude.match(name)
+
+    def _wanted(self, path: bytes, name: bytes) -> bool:
+        """Whether the patterns choose a file; one that they do not is never looked at."""
+        if self._patterns is None or self._patterns.wants(name):
+            return True
+        self.ignored.append(Skipped(path, EXCLUDED))
+        return False
 
     def _entry(self, entry: os.DirEntry[bytes], name: bytes, inside: bytes) -> None:
         """One thing found in a folder: a file, a link or something that must not be opened."""

@@ -1,8 +1,7 @@
 """Files on disk: written whole or not at all, and read only after they were checked.
 
     files     plain files, temporary files, locks
-    schema    the table of datasets that a file must match
-    digest    digests of pieces and of whole files
+    schema    the table of datasets that a file must match; digests of pieces and of whole files
     write     HDF5 files by their table; `dataset` lays out and writes one dataset
     read      the same files back; `guard` holds the checks
     columns   tables packed into byte arrays
@@ -17,7 +16,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tpca_cli.store.digest import digest_of
 from tpca_cli.store.files import (
     check_output,
     holds,
@@ -28,11 +26,12 @@ from tpca_cli.store.files import (
     write_file,
 )
 from tpca_cli.store.lock import lock
-from tpca_cli.store.schema import Field, Schema
+from tpca_cli.store.schema import Field, Schema, digest_of
 
 if TYPE_CHECKING:
+    from tpca_cli.store.dataset import Stream
     from tpca_cli.store.read import Identity, Reader, format_of, identity, open_checked
-    from tpca_cli.store.write import Stream, Writer, create
+    from tpca_cli.store.write import Writer, create
 
 __all__ = [
     "Field",
@@ -62,7 +61,7 @@ _LATE = {
     "format_of": "read",
     "identity": "read",
     "open_checked": "read",
-    "Stream": "write",
+    "Stream": "dataset",
     "Writer": "write",
     "create": "write",
 }
@@ -71,4 +70,5 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_LATE[name]}", __name__), name)
+    found = globals()[name] = getattr(import_module(f".{_LATE[name]}", __name__), name)
+    return found

@@ -1,4 +1,4 @@
-"""How a dataset is laid out and written in HDF5: chunks, filters, attributes. Callers: `write` only."""
+"""One dataset of a new file: rows gathered into chunks, laid out and written. Callers: `write` only."""
 
 from __future__ import annotations
 
@@ -8,75 +8,122 @@ from typing import Any
 
 import numpy as np
 
-from tpca_cli.store.digest import Attribute
-from tpca_cli.store.files import AnyPath
-from tpca_cli.store.guard import CHUNK_BYTES, dtype_of
-from tpca_cli.store.hdf5 import OutputFile, close_identifiers, h5a, h5d, h5g, h5p, h5s, h5t, hdf5_calls
-from tpca_cli.store.schema import Field
+from tpca_cli.store.guard import CHUNK_BYTES, type_of
+from tpca_cli.store.hdf5 import Hdf5File, h5d, h5ds, h5g, h5p, h5s
+from tpca_cli.store.schema import Field, dataset_digest
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Leaf = tuple[Field, tuple[int, ...], bytes]  # a dataset that is written: its field, its shape, its digest
 
 
-class DatasetWriter:
-    """One dataset: `create`, then `write` rows in order, whole chunks at a time, then `close`."""
+class Stream:
+    """A dataset that grows by rows. Use `Writer.stream`."""
 
-    def __init__(self, file: Any, output: OutputFile, target: AnyPath) -> None:
+    def __init__(
+        self,
+        file: Hdf5File,
+        path: str,
+        field: Field,
+        row_shape: tuple[int, ...],
+        rows: int,
+        level: int,
+        total: int | None,
+    ) -> None:
+        """Chunks have `rows` rows, deflated at `level` (0: not); `total` are the rows in all, where known."""
         self._file = file
-        self._output = output
-        self._target = target
+        self._path = path
+        self._field = field
+        self._kind = field.kind
+        self._row_shape = row_shape
+        self._rows = rows
+        self._level = level
+        self._total = total
+        self._held: list[Array] = []
+        self._held_rows = 0
         self._id: Any = None
+        self._digest = dataset_digest()
+        self.count = 0
 
-    def create(
-        self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, *, grow: bool
-    ) -> None:
-        """Make the dataset in the file, in chunks of `rows`; one that is to `grow` starts without rows."""
-        with hdf5_calls(self._output, self._target, "write"):
-            self._create(path, field, shape, rows, level, grow)
+    def append(self, rows: Any) -> None:
+        """Add rows; what does not fill a chunk waits for the next call."""
+        values = np.asarray(rows)
+        if values.dtype != self._kind or values.shape[1:] != self._row_shape:
+            raise TypeError(f"rows of {self._path!r} are {self._field.dtype} {self._row_shape}")
+        values = np.ascontiguousarray(values)
+        if not self._field.bulk and values.size:
+            self._digest.update(values.data)
+        while len(values):
+            room = self._rows - self._held_rows
+            piece, values = values[:room], values[room:]
+            # a whole chunk is written at once; a part must be copied, for the caller may reuse its array
+            self._held.append(piece if len(piece) == self._rows else piece.copy())
+            self._held_rows += len(piece)
+            self.count += len(piece)
+            if self._held_rows == self._rows:
+                self._flush()
 
-    def _create(
-        self, path: str, field: Field, shape: tuple[int, ...], rows: int, level: int, grow: bool
-    ) -> None:
-        kind = dtype_of(field)
+    def _flush(self) -> None:
+        """Write the rows that are held: a whole chunk, or the last."""
+        rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
+        with self._file.calls("write"):
+            if self._id is None:
+                self._id = self._create((self._total or 0, *self._row_shape), self._rows, self._total is None)
+            self._write(rows, self.count - len(rows))
+        self._held, self._held_rows = [], 0
+
+    def finish(self) -> Leaf:
+        """Write what is left and close the dataset."""
+        shape = (self.count, *self._row_shape)
+        if self._total not in (None, self.count):
+            raise ValueError(f"{self.count} rows of {self._path!r} were written, not {self._total}")
+        if self._id is not None and self._held_rows:
+            self._flush()
+        with self._file.calls("write"):
+            if self._id is None:
+                # little enough for one chunk of just this size: no index, no padding
+                self._id = self._create(shape, max(1, self.count), grow=False)
+                self._write(np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._kind)]), 0)
+            self._id.close()
+        return self._field, shape, self._digest.digest()
+
+    def put_scalar(self, value: Array) -> Leaf:
+        """The whole of a dataset without axes."""
+        with self._file.calls("write"):
+            dataset = self._create((), 1, grow=False)
+            dataset.write(h5s.ALL, h5s.ALL, value, type_of(self._field))
+            dataset.close()
+        self._digest.update(value.data)
+        return self._field, (), self._digest.digest()
+
+    def _create(self, shape: tuple[int, ...], rows: int, grow: bool) -> Any:
+        """Make the dataset in chunks of `rows`; one that is to `grow` starts without any."""
         # no checksum for a scalar or an empty array: both live in the object header, which has its own
         compact = shape == () or (0 in shape and not grow)
         chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
         space = h5s.create_simple(shape, (h5s.UNLIMITED, *shape[1:]) if grow else None)
-        self._make_groups(path)
-        layout = creation_properties(kind, chunk, level)
-        self._id = h5d.create(self._file, path.encode(), h5t.py_create(kind), space, layout)
+        self._make_groups()
+        layout = creation_properties(self._kind, chunk, self._level)
+        return h5d.create(self._file.id, self._path.encode(), type_of(self._field), space, layout)
 
-    def _make_groups(self, path: str) -> None:
+    def _make_groups(self) -> None:
         # not left to HDF5, which may note the time of day in groups that it makes by itself
-        root = h5g.open(self._file, b"/")
+        root = self._file.root
         plain = h5p.create(h5p.GROUP_CREATE)
         plain.set_obj_track_times(False)
-        parts = path.encode().split(b"/")
+        parts = self._path.encode().split(b"/")
         for end in range(1, len(parts)):
             group = b"/".join(parts[:end])
             if not root.links.exists(group):
-                h5g.create(self._file, group, gcpl=plain)
+                h5g.create(self._file.id, group, gcpl=plain)
 
-    def write(self, rows: Array, start: int, *, grow: bool = False) -> None:
-        """Write rows from `start` on (a scalar: its value)."""
-        if rows.size:
-            with hdf5_calls(self._output, self._target, "write"):
-                self._write(rows, start, grow)
-
-    def _write(self, rows: Array, start: int, grow: bool) -> None:
-        if rows.ndim == 0:
-            self._id.write(h5s.ALL, h5s.ALL, rows)
+    def _write(self, rows: Array, start: int) -> None:
+        if not rows.size:
             return
-        if grow:
+        if self._total is None and len(rows) + start > self._id.shape[0]:
             self._id.set_extent((start + len(rows), *rows.shape[1:]))
         space = self._id.get_space()
         space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
-        self._id.write(h5s.create_simple(rows.shape), space, rows)
-
-    def close(self) -> None:
-        """Close the dataset: what HDF5 still holds of it goes to the file."""
-        with hdf5_calls(self._output, self._target, "write"):
-            close_identifiers(None, self._id)
-            self._id = None
+        self._id.write(h5s.create_simple(rows.shape), space, rows, type_of(self._field))
 
 
 def creation_properties(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
@@ -107,37 +154,15 @@ def bounded_chunk(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(chunk)
 
 
-def set_attributes(file: Any, values: Mapping[str, Attribute]) -> None:
-    """All attributes of the root, in the order of their names."""
-    root = h5g.open(file, b"/")
-    for name in sorted(values):
-        _set_attribute(root, name, values[name])
-
-
-def replace_text(file: Any, name: str, text: str) -> None:
-    """Another text of the same length in an attribute of the root: nothing moves in the file."""
-    attribute = h5a.open(h5g.open(file, b"/"), name.encode("ascii"))
-    content = np.array(text.encode(), dtype=f"S{len(text.encode())}")
-    if attribute.get_type().get_size() != content.dtype.itemsize:
-        raise ValueError(f"attribute {name!r} has another length")
-    attribute.write(content, mtype=attribute.get_type())
-
-
-def _set_attribute(root: Any, name: str, value: Attribute) -> None:
-    # fixed-size text, a number, or bytes
-    if isinstance(value, str):
-        text = value.encode()
-        kind = h5t.C_S1.copy()
-        kind.set_size(max(1, len(text)))
-        kind.set_strpad(h5t.STR_NULLPAD)
-        kind.set_cset(h5t.CSET_UTF8)
-        content = np.array(text, dtype=f"S{max(1, len(text))}")
-    elif isinstance(value, bytes):
-        kind, content = h5t.STD_U8LE, np.frombuffer(value, "u1")
-    elif isinstance(value, int):
-        kind, content = h5t.STD_I64LE, np.array(value, "<i8")
-    else:
-        kind, content = h5t.IEEE_F64LE, np.array(value, "<f8")
-    attribute = h5a.create(root, name.encode("ascii"), kind, h5s.create_simple(content.shape))
-    if content.size:
-        attribute.write(content, mtype=kind)
+def attach_scales(file: Hdf5File, leaves: Mapping[str, Leaf]) -> None:
+    """Make the datasets that others are counted by their dimension scales, in the order of their names."""
+    fields = {path: leaf[0] for path, leaf in leaves.items() if leaf[0].scales}
+    datasets = {path: h5d.open(file.id, path.encode()) for path in sorted(fields)}
+    for path in sorted({scale for field in fields.values() for scale in field.scales}):
+        h5ds.set_scale(datasets[path], path.encode())
+    for path in sorted(fields):
+        for axis, scale in enumerate(fields[path].scales):
+            if scale != path:
+                h5ds.attach_scale(datasets[path], datasets[scale], axis)
+    for dataset in datasets.values():
+        dataset.close()

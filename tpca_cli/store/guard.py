@@ -1,4 +1,4 @@
-"""The checks that a file must pass before anything in it is believed.
+"""The checks that a file must pass before anything in it is believed, and what may be read then.
 
 Nothing is read that the table does not name, nothing outside the file is ever opened, and no memory is
 taken by a number in the file until that number has been held against the bytes that are really there.
@@ -7,19 +7,21 @@ Callers: `read`; `write` keeps to the same limits.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tpca_cli.store.digest import Attribute
-from tpca_cli.store.hdf5 import BadFile, InputFile, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
-from tpca_cli.store.schema import Field, Schema, is_number
+from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
+from tpca_cli.store.schema import Attribute, Field, Schema, is_number
+from tpca_cli.store.structure import check_object
 
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
@@ -30,9 +32,14 @@ FREE_BYTES = 1 << 26
 EXPANSION = 64
 DEFLATE_EXPANSION = 1032  # the most that deflate can do
 
+SCALE_ATTRIBUTES = (b"CLASS", b"NAME", b"DIMENSION_LIST", b"REFERENCE_LIST")
+
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEADER = struct.Struct("<8sBBBBQQQQI")
+_ROOT = 36  # where the header has the address of the root
 _NOWHERE = 2**64 - 1
+_PIECE = 1 << 22
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,25 +48,137 @@ class CheckedDataset:
 
     dataset: Any
     field: Field
+    kind: np.dtype[Any]  # of its elements
     shape: tuple[int, ...]
     stored: int
     plain_rows: int = 0  # rows of a chunk whose bytes are the data themselves and a checksum
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The element type of the table."""
-        return dtype_of(self.field)
-
-    @property
     def nbytes(self) -> int:
         """Decoded size."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.shape) * self.kind.itemsize
+
+    def pieces(self) -> Iterator[Array]:
+        """The whole dataset in C order, in pieces of a few megabytes."""
+        rows = self.shape[0] if self.shape else 0
+        row_bytes = max(1, self.nbytes // max(1, rows))
+        step = max(1, _PIECE // row_bytes)
+        for start in range(0, max(1, rows), step):
+            yield self.read(start, min(rows, start + step))
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows `start` to `stop`; of a dataset without axes, its value."""
+        count = (stop - start, *self.shape[1:]) if self.shape else ()
+        out = np.zeros(count, self.kind)
+        if math.prod(count) == 0:
+            return out
+        if not self.shape:
+            self.dataset.read(h5s.ALL, h5s.ALL, out, type_of(self.field))
+            return out
+        space = self.dataset.get_space()
+        space.select_hyperslab((start, *(0 for _ in self.shape[1:])), count)
+        self.dataset.read(h5s.create_simple(count), space, out, type_of(self.field))
+        return out
+
+    def read_raw(self, start: int, stop: int) -> Array:
+        """Rows without HDF5's checksum, from chunks whose bytes are the data themselves."""
+        rows = self.plain_rows
+        size = rows * (self.nbytes // max(1, self.shape[0]))
+        pieces = []
+        for first in range(start // rows * rows, stop, rows):
+            _, data = self.dataset.read_direct_chunk((first, *(0 for _ in self.shape[1:])))
+            if len(data) < size:
+                raise BadFile("a chunk is shorter than declared")
+            chunk = np.frombuffer(data[:size], self.kind).reshape(rows, *self.shape[1:])
+            pieces.append(chunk[max(0, start - first) : stop - first])
+        return np.concatenate([*pieces, np.zeros((0, *self.shape[1:]), self.kind)])
 
 
-def dtype_of(field: Field) -> np.dtype[Any]:
-    """The numpy type of a field: little-endian on every machine."""
-    kind: np.dtype[Any] = np.dtype(field.dtype).newbyteorder("<")
-    return kind
+@dataclass(frozen=True)
+class CheckedFile:
+    """What a file says of itself, after the checks."""
+
+    schema: Schema
+    attributes: Mapping[str, Attribute]
+    meta: dict[str, Any]
+    datasets: dict[str, CheckedDataset]
+    size: int  # bytes that are really there
+    cut_off: bool  # whether that is less than it should have
+
+
+def check_file(file: Hdf5File, fd: int, schemas: tuple[Schema, ...], *, cut: bool = False) -> CheckedFile:
+    """Open a file that is one of these formats and all that its table says; BadFile otherwise.
+
+    A `cut` one may end early, if only bulk data are missing.
+    """
+    size = check_header(fd, file.stream, cut=cut)
+    cut_off = file.stream.length > size
+    with _told_if(cut_off):
+        _open(file)
+        root = file.root
+        found = read_attributes(root)
+        schema = matching_schema(found, schemas)
+        text_attribute(found, "digest")
+        meta = parse_meta(text_attribute(found, "meta")) if "meta" in found else {}
+        return CheckedFile(
+            schema, found, meta, check_datasets(root, file.stream, schema, size, cut=cut), size, cut_off
+        )
+
+
+def check_root(file: Hdf5File, fd: int) -> dict[str, Attribute]:
+    """Open a file of any format of ours; its attributes, nothing else is read."""
+    check_header(fd, file.stream)
+    _open(file)
+    found = read_attributes(file.root)
+    for name in ("format", "digest"):
+        text_attribute(found, name)
+    return found
+
+
+def _open(file: Hdf5File) -> None:
+    """Let HDF5 open a file, after a look at the object that it begins with."""
+    _look_at(file.stream, int.from_bytes(file.stream.read_at(_ROOT, 8), "little"))
+    file.open()
+
+
+def _look_at(stream: InputFile, address: int) -> None:
+    check_object(stream.read_at, stream.length, address)
+
+
+@contextmanager
+def _told_if(cut_off: bool) -> Iterator[None]:
+    """Whatever is wrong with a file that was cut off in its index, that is why."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        if not cut_off:
+            raise
+        raise BadFile("it was cut off, and what says where its images are is not in the rest") from error
+
+
+def dtype_name(kind: Any) -> str:
+    """`u1`, `f8`, `S12`: what a type of a file may be in the table; empty for one that no table has."""
+    if kind.get_class() == h5t.STRING:
+        return "" if kind.is_variable_str() else f"S{kind.get_size()}"
+    if kind.get_class() == h5t.FLOAT:
+        return f"f{kind.get_size()}"
+    if kind.get_class() == h5t.INTEGER:
+        return f"{'u' if kind.get_sign() == h5t.SGN_NONE else 'i'}{kind.get_size()}"
+    return ""
+
+
+def type_of(field: Field) -> Any:
+    """The HDF5 type of a field."""
+    kind = field.kind
+    if kind.kind != "S":
+        return h5t.py_create(kind)
+    text = h5t.C_S1.copy()
+    text.set_size(kind.itemsize)
+    text.set_strpad(h5t.STR_NULLPAD)
+    text.set_cset(h5t.CSET_UTF8)
+    return text
 
 
 def check_header(fd: int, stream: InputFile, *, cut: bool = False) -> int:
@@ -134,14 +253,16 @@ def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> by
     return value.tobytes()
 
 
-def check_datasets(root: Any, schema: Schema, size: int, *, cut: bool = False) -> dict[str, CheckedDataset]:
+def check_datasets(
+    root: Any, stream: InputFile, schema: Schema, size: int, *, cut: bool = False
+) -> dict[str, CheckedDataset]:
     """Every dataset of the file, compared with the table one path component at a time.
 
     `size` are the bytes that are really there; of a `cut` file, part of the bulk data is not.
     """
     entries: dict[str, CheckedDataset] = {}
     seen: set[int] = {h5o.get_info(root).addr}
-    _check_group(root, "", "", schema, size, entries, seen)
+    _check_group(root, "", "", stream, schema, size, entries, seen)
     missing = schema.missing(frozenset(entries))
     if missing is not None:
         raise BadFile(f"dataset {missing!r} is missing")
@@ -153,6 +274,7 @@ def _check_group(
     group: Any,
     path: str,
     kind: str,
+    stream: InputFile,
     schema: Schema,
     size: int,
     entries: dict[str, CheckedDataset],
@@ -171,24 +293,33 @@ def _check_group(
         if general_name not in expected:
             raise BadFile(f"unexpected name {here[:80]!r}")
         # the link is looked at before it is followed: only then can nothing outside be reached
-        if group.links.get_info(raw).type != h5l.TYPE_HARD:
+        link = group.links.get_info(raw)
+        if link.type != h5l.TYPE_HARD:
             raise BadFile(f"{here!r} is a link to elsewhere")
+        _look_at(stream, link.u)
         thing = h5o.open(group, raw)
         info = h5o.get_info(thing)
         if info.addr in seen or info.rc != 1:
             raise BadFile(f"{here!r} appears twice")
         seen.add(info.addr)
-        if h5a.get_num_attrs(thing):
+        if not _only_scale_attributes(thing, schema.has_scales(here)):
             raise BadFile(f"{here!r} has attributes of its own")
         field = schema.field(here)
         if isinstance(thing, h5d.DatasetID) and field is not None:
             entries[here] = _check_dataset(thing, field, here, size)
         elif isinstance(thing, h5g.GroupID) and field is None:
-            _check_group(
-                thing, here, f"{kind}/{general_name}" if kind else general_name, schema, size, entries, seen
-            )
+            below = f"{kind}/{general_name}" if kind else general_name
+            _check_group(thing, here, below, stream, schema, size, entries, seen)
         else:
             raise BadFile(f"{here!r} is not what the format has there")
+
+
+def _only_scale_attributes(thing: Any, scales: bool) -> bool:
+    """Whether an object has no attributes but those of dimension scales, which nobody here reads."""
+    count = h5a.get_num_attrs(thing)
+    if not scales or count > len(SCALE_ATTRIBUTES):
+        return not count
+    return all(h5a.open(thing, index=index).name in SCALE_ATTRIBUTES for index in range(count))
 
 
 def _check_dataset(dataset: Any, field: Field, path: str, size: int) -> CheckedDataset:
@@ -198,8 +329,10 @@ def _check_dataset(dataset: Any, field: Field, path: str, size: int) -> CheckedD
     kind = layout.get_layout()
     if kind not in (h5d.COMPACT, h5d.CHUNKED):
         raise BadFile(f"{path!r} has a storage layout that the format does not use")
-    if not dataset.get_type().equal(h5t.py_create(dtype_of(field))) or dataset.get_type().committed():
+    narrowed = field.narrowed(dtype_name(dataset.get_type()))
+    if narrowed is None or not dataset.get_type().equal(type_of(narrowed)) or dataset.get_type().committed():
         raise BadFile(f"{path!r} is not of type {field.dtype}")
+    field, element = narrowed, narrowed.kind
     space = dataset.get_space()
     if space.get_simple_extent_type() not in (h5s.SCALAR, h5s.SIMPLE):
         raise BadFile(f"{path!r} has no plain shape")
@@ -208,7 +341,7 @@ def _check_dataset(dataset: Any, field: Field, path: str, size: int) -> CheckedD
         raise BadFile(f"{path!r} has shape {shape}, not {field.shape}")
     filters = [layout.get_filter(index)[0] for index in range(layout.get_nfilters())]
     if kind == h5d.COMPACT:
-        entry = CheckedDataset(dataset, field, shape, int(dataset.get_storage_size()))
+        entry = CheckedDataset(dataset, field, element, shape, int(dataset.get_storage_size()))
         if filters or entry.stored != entry.nbytes:
             raise BadFile(f"{path!r} does not hold what it declares")
         return entry
@@ -218,19 +351,20 @@ def _check_dataset(dataset: Any, field: Field, path: str, size: int) -> CheckedD
         [h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE, h5z.FILTER_FLETCHER32],
     ):
         raise BadFile(f"{path!r} uses filters {filters}, which the format does not")
-    return _check_chunked(dataset, field, shape, layout.get_chunk(), len(filters) == 1, path, size)
+    return _check_chunked(dataset, field, element, shape, layout.get_chunk(), len(filters) == 1, path, size)
 
 
 def _check_chunked(
     dataset: Any,
     field: Field,
+    element: np.dtype[Any],
     shape: tuple[int, ...],
     chunk: tuple[int, ...],
     plain: bool,
     path: str,
     size: int,
 ) -> CheckedDataset:
-    chunk_bytes = math.prod(chunk) * dtype_of(field).itemsize
+    chunk_bytes = math.prod(chunk) * element.itemsize
     if chunk_bytes > CHUNK_BYTES:
         raise BadFile(f"{path!r} has chunks of {chunk_bytes} bytes (at most {CHUNK_BYTES})")
     # each chunk takes room in the file: counting them before asking HDF5 bounds its work, too
@@ -240,7 +374,9 @@ def _check_chunked(
     stored = int(dataset.get_storage_size())
     if plain and stored != expected * (chunk_bytes + 4):
         raise BadFile(f"{path!r} does not hold what it declares")
-    return CheckedDataset(dataset, field, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0)
+    return CheckedDataset(
+        dataset, field, element, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0
+    )
 
 
 def _check_totals(entries: Mapping[str, CheckedDataset], size: int, cut: bool) -> None:
@@ -253,3 +389,45 @@ def _check_totals(entries: Mapping[str, CheckedDataset], size: int, cut: bool) -
     declared = sum(entry.nbytes for entry in entries.values() if not entry.field.bulk)
     if declared > FREE_BYTES + EXPANSION * stored:
         raise BadFile(f"{declared} bytes declared, {stored} stored: a decompression bomb")
+
+
+def matching_schema(found: Mapping[str, Attribute], schemas: tuple[Schema, ...]) -> Schema:
+    """The one of these tables that the file claims to follow."""
+    name, version = text_attribute(found, "format"), found.get("format_version")
+    wanted = " or ".join(sorted({schema.format for schema in schemas}))
+    versions = [schema.version for schema in schemas if schema.format == name]
+    if not versions:
+        raise BadFile(f"format {name[:40]!r}, not {wanted}")
+    if not isinstance(version, int):
+        raise BadFile("no format_version")
+    if version > max(versions):
+        raise BadFile(
+            f"{name} version {version} is newer than this program reads ({max(versions)}): upgrade tpca"
+        )
+    for schema in schemas:
+        if (schema.format, schema.version) == (name, version):
+            return schema
+    raise BadFile(f"{name} version {version} is not one that this program reads")
+
+
+def text_attribute(found: Mapping[str, Attribute], name: str) -> str:
+    """A text attribute that every file has."""
+    value = found.get(name)
+    if not isinstance(value, str):
+        raise BadFile(f"not a tpca file (no attribute {name!r})")
+    return value
+
+
+def parse_meta(text: str) -> dict[str, Any]:
+    """Structured metadata: a JSON object without surprises."""
+
+    def constant(name: str) -> None:
+        raise BadFile(f"attribute 'meta' holds {name}")
+
+    try:
+        value = json.loads(text, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        raise BadFile("attribute 'meta' is not JSON") from error
+    if not isinstance(value, dict):
+        raise BadFile("attribute 'meta' is not a JSON object")
+    return value

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
 from tpca_cli.store.files import AnyPath
+from tpca_cli.store.schema import Attribute
 from tpca_cli.store.signals import DeferredSignals
 
 # HDF5 would load any library from a plugin folder to read a foreign filter; it reads this once, at start
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
 
 with DeferredSignals():  # an import that a signal breaks in the middle does not say so
-    from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
+    from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
 
 __all__ = [
     "BadFile",
+    "Hdf5File",
     "InputFile",
     "OutputFile",
-    "close_identifiers",
     "h5a",
     "h5d",
-    "h5f",
+    "h5ds",
     "h5g",
     "h5l",
     "h5o",
@@ -38,13 +41,11 @@ __all__ = [
     "h5s",
     "h5t",
     "h5z",
-    "hdf5_calls",
-    "open_file",
 ]
 
 
 class BadFile(Exception):
-    """Why a file is refused, without its name; `hdf5_calls` makes a `FileRefused` of it."""
+    """Why a file is refused, without its name; `Hdf5File.calls` makes a `FileRefused` of it."""
 
 
 class InputFile:
@@ -81,6 +82,11 @@ class InputFile:
         buffer = bytearray(max(0, self._end - self._at) if size < 0 else size)
         self.readinto(buffer)
         return bytes(buffer)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Bytes from anywhere."""
+        self._at = offset
+        return self.read(size)
 
     def readinto(self, buffer: Any) -> int:
         """Fill the whole buffer: what cannot be read is zeros, and then a checksum of HDF5 complains."""
@@ -144,53 +150,104 @@ class OutputFile(InputFile):
         self._remember(OSError("abandoned"))
 
 
-def open_file(stream: InputFile, *, write: bool) -> Any:
-    """The HDF5 identifier of an open or a new file."""
-    access = h5p.create(h5p.FILE_ACCESS)
-    access.set_fclose_degree(h5f.CLOSE_STRONG)
-    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
-    access.set_fileobj_driver(h5fd.fileobj_driver, stream)
-    if not write:
-        return h5f.open(b"tpca", h5f.ACC_RDONLY, access)
-    creation = h5p.create(h5p.FILE_CREATE)
-    creation.set_obj_track_times(False)
-    creation.set_attr_phase_change(32, 0)  # attributes stay in the header: no heap for a few more than eight
-    return h5f.create(b"tpca", h5f.ACC_TRUNC, creation, access)
+class Hdf5File:
+    """An HDF5 file over a file object of ours: every call into HDF5 runs inside `calls`."""
 
+    def __init__(self, stream: InputFile, path: AnyPath) -> None:
+        self.stream = stream
+        self.path = path
+        self.id: Any = None
 
-@contextmanager
-def hdf5_calls(stream: InputFile, path: AnyPath, doing: str) -> Iterator[None]:
-    """Every call into HDF5 runs in here: signals wait, and failures become errors that name the file.
+    def open(self, *, write: bool = False) -> None:
+        """Open the file to read it, or make it anew."""
+        access = h5p.create(h5p.FILE_ACCESS)
+        access.set_fclose_degree(h5f.CLOSE_STRONG)
+        access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+        access.set_fileobj_driver(h5fd.fileobj_driver, self.stream)
+        if not write:
+            self.id = h5f.open(b"tpca", h5f.ACC_RDONLY, access)
+            return
+        creation = h5p.create(h5p.FILE_CREATE)
+        creation.set_obj_track_times(False)
+        # attributes stay in the header: no heap for a few more than eight
+        creation.set_attr_phase_change(32, 0)
+        self.id = h5f.create(b"tpca", h5f.ACC_TRUNC, creation, access)
 
-    A failure of the system is a StorageError; anything else that HDF5 finds is a damaged file.
-    """
-    with DeferredSignals():
-        try:
+    @property
+    def root(self) -> Any:
+        """The root group."""
+        return h5g.open(self.id, b"/")
+
+    def set_attributes(self, values: Mapping[str, Attribute]) -> None:
+        """All attributes of the root, in the order of their names."""
+        root = self.root
+        for name in sorted(values):
+            _set_attribute(root, name, values[name])
+
+    def replace_text(self, name: str, text: str) -> None:
+        """Another text of the same length in an attribute of the root: nothing moves in the file."""
+        attribute = h5a.open(self.root, name.encode("ascii"))
+        content = np.array(text.encode(), dtype=f"S{len(text.encode())}")
+        if attribute.get_type().get_size() != content.dtype.itemsize:
+            raise ValueError(f"attribute {name!r} has another length")
+        attribute.write(content, mtype=attribute.get_type())
+
+    @contextmanager
+    def calls(self, doing: str) -> Iterator[None]:
+        """Around calls into HDF5: signals wait, and failures become errors that name the file.
+
+        A failure of the system is a StorageError; anything else that HDF5 finds is a damaged file.
+        """
+        with DeferredSignals():
             try:
-                yield
-            finally:
-                failure = stream.failure
-                if isinstance(failure, OSError):
-                    raise StorageError.of(failure, path, doing) from failure
-                if failure is not None:
-                    raise failure
-        except (TpcaError, MemoryError):
-            raise
-        except BadFile as error:
-            raise FileRefused(f"{printable(path)} was refused: {error}") from error
-        except Exception as error:
-            if "memory allocation" in str(error):
-                raise MemoryError(f"not enough memory to {doing} {printable(path)}") from error
-            reason = " ".join(str(error).split()) or type(error).__name__
-            if doing == "write":
-                raise StorageError(f"cannot write {printable(path)}: {printable(reason[:200])}") from error
-            raise FileRefused(f"{printable(path)} is damaged: {printable(reason[:200])}") from error
+                try:
+                    yield
+                finally:
+                    failure = self.stream.failure
+                    if isinstance(failure, OSError):
+                        raise StorageError.of(failure, self.path, doing) from failure
+                    if failure is not None:
+                        raise failure
+            except (TpcaError, MemoryError):
+                raise
+            except BadFile as error:
+                raise FileRefused(f"{printable(self.path)} was refused: {error}") from error
+            except Exception as error:
+                raise self._explained(error, doing) from error
+
+    def _explained(self, error: Exception, doing: str) -> Exception:
+        """What HDF5 complains of, as an error that names the file."""
+        path = printable(self.path)
+        if "memory allocation" in str(error):
+            return MemoryError(f"not enough memory to {doing} {path}")
+        reason = printable((" ".join(str(error).split()) or type(error).__name__)[:200])
+        if doing == "write":
+            return StorageError(f"cannot write {path}: {reason}")
+        return FileRefused(f"{path} is damaged: {reason}")
+
+    def close(self, *things: Any) -> None:
+        """Close identifiers now: the garbage collector would do it where signals are not deferred."""
+        file, self.id = self.id, None
+        for thing in (*things, file):
+            if thing is not None and thing.valid:
+                thing.close()
 
 
-def close_identifiers(file: Any, *things: Any) -> None:
-    """Close identifiers now: the garbage collector would do it where signals are not deferred."""
-    for thing in things:
-        if thing.valid:
-            thing.close()
-    if file is not None and file.valid:
-        file.close()
+def _set_attribute(root: Any, name: str, value: Attribute) -> None:
+    # fixed-size text, a number, or bytes
+    if isinstance(value, str):
+        text = value.encode()
+        kind = h5t.C_S1.copy()
+        kind.set_size(max(1, len(text)))
+        kind.set_strpad(h5t.STR_NULLPAD)
+        kind.set_cset(h5t.CSET_UTF8)
+        content = np.array(text, dtype=f"S{max(1, len(text))}")
+    elif isinstance(value, bytes):
+        kind, content = h5t.STD_U8LE, np.frombuffer(value, "u1")
+    elif isinstance(value, int):
+        kind, content = h5t.STD_I64LE, np.array(value, "<i8")
+    else:
+        kind, content = h5t.IEEE_F64LE, np.array(value, "<f8")
+    attribute = h5a.create(root, name.encode("ascii"), kind, h5s.create_simple(content.shape))
+    if content.size:
+        attribute.write(content, mtype=kind)

@@ -11,20 +11,19 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
-from tpca_cli.store.dataset import Array, DatasetWriter, replace_text, set_attributes
-from tpca_cli.store.digest import Attribute, DatasetDigest, root_digest
+from tpca_cli.store.dataset import Leaf, Stream, attach_scales
 from tpca_cli.store.files import AnyPath, Place, TemporaryFile
-from tpca_cli.store.guard import ATTRIBUTE_BYTES, dtype_of
-from tpca_cli.store.hdf5 import OutputFile, close_identifiers, hdf5_calls, open_file
+from tpca_cli.store.guard import ATTRIBUTE_BYTES
+from tpca_cli.store.hdf5 import Hdf5File, OutputFile
 from tpca_cli.store.read import RESERVED, Identity, Reader, identity
-from tpca_cli.store.schema import Field, Schema
-from tpca_cli.store.signals import DeferredSignals
+from tpca_cli.store.schema import Attribute, Field, Schema, root_digest
 
 _PUT_CHUNK = 1 << 20
 NO_DIGEST = "0" * 32
@@ -68,7 +67,7 @@ class Writer:
         self._force = force
         self._expect = expect
         self._attributes: dict[str, Attribute] = {"format": schema.format, "format_version": schema.version}
-        self._leaves: dict[str, tuple[Field, tuple[int, ...], bytes]] = {}
+        self._leaves: dict[str, Leaf] = {}
         self._streams: dict[str, Stream] = {}
         self._private = private
         self._most_open = most_open
@@ -76,7 +75,6 @@ class Writer:
         self._reader: Reader | None = None
 
     def __enter__(self) -> Writer:
-        self._file: Any = None
         self._temporary = TemporaryFile(
             Place.at(self.target),
             self._force,
@@ -85,8 +83,13 @@ class Writer:
         )
         try:
             self._output = OutputFile(self._temporary.fd)
-            with hdf5_calls(self._output, self.target, "write"):
-                self._file = open_file(self._output, write=True)
+        except BaseException:
+            self._temporary.close()
+            raise
+        self._file = Hdf5File(self._output, self.target)
+        try:
+            with self._file.calls("write"):
+                self._file.open(write=True)
         except BaseException:
             self._abandon()
             raise
@@ -120,27 +123,23 @@ class Writer:
 
         The digest gets its place now and its value in the end.
         """
-        with hdf5_calls(self._output, self.target, "write"):
-            set_attributes(self._file, {**self._attributes, "digest": NO_DIGEST})
+        with self._file.calls("write"):
+            self._file.set_attributes({**self._attributes, "digest": NO_DIGEST})
         self._described = True
 
     def put(self, path: str, array: Any, *, compress: bool = True) -> None:
         """Write a whole dataset at once."""
         values = np.asarray(array)
         field = self._field(path, values.dtype, values.shape)
-        values = np.ascontiguousarray(values).reshape(values.shape)  # 0-d stays 0-d
-        row = values.nbytes // max(1, len(values)) if values.ndim else 0
+        if not values.ndim:
+            self._leaves[path] = Stream(self._file, path, field, (), 1, 0, None).put_scalar(values)
+            return
+        row = values.nbytes // max(1, len(values))
         rows = max(1, _PUT_CHUNK // max(1, row))
         level = (_THOROUGH if values.nbytes <= _PUT_CHUNK else _QUICK) if compress else 0
-        dataset = self._new_dataset()
-        dataset.create(path, field, values.shape, rows, level, grow=False)
-        leaf = DatasetDigest()
-        leaf.add(values.data if values.size else b"")
-        step = max(1, rows)
-        for start in range(0, len(values) if values.ndim else 1, step):
-            dataset.write(values[start : start + step] if values.ndim else values, start)
-        dataset.close()
-        self._leaves[path] = (field, values.shape, leaf.value())
+        stream = Stream(self._file, path, field, values.shape[1:], rows, level, len(values))
+        stream.append(values)
+        self._leaves[path] = stream.finish()
 
     def stream(
         self,
@@ -150,17 +149,21 @@ class Writer:
         chunk_rows: int,
         compress: bool = False,
         rows: int | None = None,
+        scales: tuple[str, ...] | None = None,
     ) -> Stream:
         """A dataset that grows by rows; memory is bounded by one chunk of `chunk_rows`.
 
         Where the number of `rows` is known, HDF5 keeps its list of chunks in one piece, behind the first.
 
         Compress even what is already coded if the file should be small: it takes the padding of the last
-        chunk away, at the lowest level, which costs little.
+        chunk away, at the lowest level, which costs little. `scales` are those of this file where the table
+        allows several.
         """
         field = self._field(path, np.dtype(dtype), (0, *row_shape), growing=True)
+        if scales is not None:
+            field = replace(field, scales=scales)
         self._streams[path] = Stream(
-            self, path, field, tuple(row_shape), max(1, chunk_rows), _FASTEST if compress else 0, rows
+            self._file, path, field, tuple(row_shape), max(1, chunk_rows), _FASTEST if compress else 0, rows
         )
         return self._streams[path]
 
@@ -168,8 +171,10 @@ class Writer:
         field = self.schema.field(path)
         if field is None:
             raise KeyError(f"{path!r} is not in the table of {self.schema.format}")
-        if dtype_of(field) != dtype:
+        narrowed = field.narrowed(np.dtype(dtype).str.lstrip("<|"))
+        if narrowed is None:
             raise TypeError(f"{path!r} is {field.dtype} in the table, not {dtype}")
+        field = narrowed
         fits = field.admits(shape) or (
             growing and field.admits((field.shape[0] if field.shape and field.shape[0] else 0, *shape[1:]))
         )
@@ -178,9 +183,6 @@ class Writer:
         if path in self._leaves or path in self._streams:
             raise ValueError(f"{path!r} is written twice")
         return field
-
-    def _new_dataset(self) -> DatasetWriter:
-        return DatasetWriter(self._file, self._output, self.target)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -206,18 +208,18 @@ class Writer:
 
     def _finish(self) -> Reader:
         for path, stream in self._streams.items():
-            self._leaves[path] = stream._finish()
+            self._leaves[path] = stream.finish()
         missing = self.schema.missing(frozenset(self._leaves))
         if missing is not None:
             raise ValueError(f"{missing!r} of {self.schema.format} was not written")
         digest = root_digest(self._attributes, self._leaves)
-        with hdf5_calls(self._output, self.target, "write"):
+        with self._file.calls("write"):
+            attach_scales(self._file, self._leaves)
             if self._described:
-                replace_text(self._file, "digest", digest)
+                self._file.replace_text("digest", digest)
             else:
-                set_attributes(self._file, {**self._attributes, "digest": digest})
-            close_identifiers(self._file)
-            self._file = None
+                self._file.set_attributes({**self._attributes, "digest": digest})
+            self._file.close()
         reader = self._read_back(digest)
         try:
             if self._expect is not None:
@@ -251,80 +253,10 @@ class Writer:
         return reader
 
     def _abandon(self) -> None:
-        with DeferredSignals():
-            if self._file is not None:
+        try:
+            if self._file.id is not None:
                 self._output.abandon()
-                with suppress(StorageError, FileRefused), hdf5_calls(self._output, self.target, "write"):
-                    close_identifiers(self._file)
-                self._file = None
+                with suppress(StorageError, FileRefused), self._file.calls("write"):
+                    self._file.close()
+        finally:
             self._temporary.close()
-
-
-class Stream:
-    """A dataset that grows by rows. Use `Writer.stream`."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        path: str,
-        field: Field,
-        row_shape: tuple[int, ...],
-        rows: int,
-        level: int,
-        total: int | None,
-    ) -> None:
-        self._writer = writer
-        self._path = path
-        self._field = field
-        self._row_shape = row_shape
-        self._rows = rows
-        self._level = level
-        self._total = total
-        self._held: list[Array] = []
-        self._held_rows = 0
-        self._dataset: DatasetWriter | None = None
-        self._leaf = DatasetDigest()
-        self.count = 0
-
-    def append(self, rows: Any) -> None:
-        """Add rows; what does not fill a chunk waits for the next call."""
-        values = np.asarray(rows)
-        if values.dtype != dtype_of(self._field) or values.shape[1:] != self._row_shape:
-            raise TypeError(f"rows of {self._path!r} are {self._field.dtype} {self._row_shape}")
-        values = np.ascontiguousarray(values)
-        if not self._field.bulk and values.size:
-            self._leaf.add(values.data)
-        while len(values):
-            room = self._rows - self._held_rows
-            piece, values = values[:room], values[room:]
-            # a whole chunk is written at once; a part must be copied, for the caller may reuse its array
-            self._held.append(piece if len(piece) == self._rows else piece.copy())
-            self._held_rows += len(piece)
-            self.count += len(piece)
-            if self._held_rows == self._rows:
-                self._flush()
-
-    def _flush(self) -> None:
-        rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
-        if self._dataset is None:
-            self._dataset = self._writer._new_dataset()
-            shape = (self._total or 0, *self._row_shape)
-            grow = self._total is None
-            self._dataset.create(self._path, self._field, shape, self._rows, self._level, grow=grow)
-        self._dataset.write(rows, self.count - len(rows), grow=self._total is None)
-        self._held, self._held_rows = [], 0
-
-    def _finish(self) -> tuple[Field, tuple[int, ...], bytes]:
-        shape = (self.count, *self._row_shape)
-        if self._total not in (None, self.count):
-            raise ValueError(f"{self.count} rows of {self._path!r} were written, not {self._total}")
-        if self._dataset is None:
-            # little enough for one chunk of just this size: no index, no padding
-            rows = np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._field.dtype)])
-            self._dataset = self._writer._new_dataset()
-            self._dataset.create(self._path, self._field, shape, max(1, self.count), self._level, grow=False)
-            self._dataset.write(rows, 0)
-        elif self._held_rows:
-            self._flush()
-        self._dataset.close()
-        return self._field, shape, self._leaf.value()

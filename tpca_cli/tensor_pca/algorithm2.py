@@ -93,6 +93,18 @@ class ModeOperators:
         for matrix, more in zip(self.matrices, other.matrices, strict=True):
             matrix += more
 
+    def with_turned(self) -> ModeOperators:
+        """The operators of the frames together with the same frames turned by half a circle.
+
+        Turning reverses the first two modes, so A^k(i, j) is joined by A^k(I_k - i, I_k - j) there.
+        """
+        both = ModeOperators(self.frame_shape)
+        both.n = 2 * self.n
+        both.sums += self.sums + self.sums[::-1, ::-1]
+        for k, (matrix, one) in enumerate(zip(both.matrices, self.matrices, strict=True)):
+            matrix += one + (one[::-1, ::-1] if k < 2 else one)
+        return both
+
     @property
     def trace(self) -> int:
         """The energy of all frames, X_in X_in: the trace of every A^k."""

@@ -14,7 +14,7 @@ from tpca_cli.interfaces import Frames
 from tpca_cli.tensor_pca.algorithm1 import check_residual, holding, strongest
 from tpca_cli.tensor_pca.algorithm1_streamed import Moments
 from tpca_cli.tensor_pca.basis import Array, SubspaceBasis
-from tpca_cli.tensor_pca.eigen import Eigenpairs, fix_signs
+from tpca_cli.tensor_pca.eigen import Eigenpairs, fix_signs, orthonormal_columns
 from tpca_cli.tensor_pca.exact import ExactGram, Integers, centered, mirrored
 from tpca_cli.tensor_pca.fold import add, join
 
@@ -35,10 +35,15 @@ class GramOperator:
         return cls(frames.gram(rows))
 
     def matrix(
-        self, *, center: bool = False, order: npt.NDArray[np.int64] | None = None
+        self, *, center: bool = False, order: npt.NDArray[np.int64] | None = None, consume: bool = False
     ) -> npt.NDArray[np.float64]:
-        """a in float64, its frames in the given order; with `center`, of the frames minus their mean."""
+        """a in float64, its frames in the given order; with `center`, of the frames minus their mean.
+
+        `consume` gives up the integers: this operator is of no use afterwards.
+        """
         integers = self.integers if order is None else self.integers[np.ix_(order, order)]
+        if consume:
+            self.integers = np.zeros((0, 0), np.int64)
         if not center or self.n == 0:
             return integers.astype(np.float64)
         # <X_m - mean, X_n - mean> times N is N a_mn - s_m - s_n + mean of s, s_m = sum_n a_mn.
@@ -125,7 +130,8 @@ def _product(y: npt.NDArray[np.floating], z: npt.NDArray[np.floating]) -> Intege
 
 
 SMALL = 8192  # up to so many frames LAPACK solves: there is no good start for an iteration here
-COLUMNS = 256  # components computed together: bounded memory
+COLUMNS = 256  # components computed together, fewer where frames are large: bounded memory,
+SUMS = 1 << 23  # of so many values
 CHUNK = 1 << 22  # pixels in float64 at a time
 
 
@@ -144,10 +150,10 @@ def solve_subspace(
     `tolerance` is the largest measured |A q - lambda q| / lambda_1; more than that is an error.
     `order` lists the frames in an order that does not depend on where they came from (by content): the
     floating-point solve then sees the same matrix, and the basis has the same bits, for any order of
-    the frames.
+    the frames. The operator is used up.
     """
     order = np.arange(gram.n) if order is None else order
-    a = gram.matrix(center=center, order=order)  # (N, N)
+    a = gram.matrix(center=center, order=order, consume=True)  # (N, N)
     total = float(np.trace(a))
     if energy is not None:
         pairs = holding(a, (gram.n,), gram.n, energy * total, tolerance, SMALL)
@@ -160,22 +166,26 @@ def solve_subspace(
         unit = np.eye(prod(frames.frame_shape), 1)
         return SubspaceBasis(frames.frame_shape, unit, pairs.values, total, mean, pairs.residuals)
 
-    b = pairs.vectors / np.sqrt(pairs.values)  # b_nl = U_nm Sigma^-1_ml  (eq 4C12)
+    values = pairs.values
+    b = pairs.vectors  # b_nl = U_nm Sigma^-1_ml  (eq 4C12)
+    del pairs  # Q is about to take the memory
+    b /= np.sqrt(values)
     if center:
         b -= b.mean(axis=0)  # (X - mean) b = X (b - the mean of b)
     by_frame = np.empty_like(b)
     by_frame[order] = b
+    del b
     # Q is only as orthonormal as b is accurate, to the square root of eps: make it so.
-    q, r = np.linalg.qr(combine(frames, by_frame))  # (L, M), (M, M)
-    signs = np.where(np.diag(r) < 0, -1.0, 1.0)  # QR may turn a tensor round: turn it back
-    q, r = q * signs, r * signs[:, None]
-    final = fix_signs(q)
+    q, r = orthonormal_columns(combine(frames, by_frame))  # (L, M), (M, M)
+    fix_signs(q)
     # For Q = X b the residual A Q - Q Lambda is X rho, rho = a b - b Lambda, of norm rho' a rho.
+    b = by_frame[order]
+    del by_frame
     b = np.linalg.solve(r.T, b.T).T
-    rho = a @ b - b * pairs.values
+    rho = a @ b - b * values
     residuals = np.sqrt(np.maximum(np.einsum("nl,nl->l", rho, a @ rho), 0.0))
-    check_residual(Eigenpairs(pairs.values, final, residuals), tolerance)
-    return SubspaceBasis(frames.frame_shape, final, pairs.values, total, mean, residuals)
+    check_residual(Eigenpairs(values, q, residuals), tolerance)
+    return SubspaceBasis(frames.frame_shape, q, values, total, mean, residuals)
 
 
 def combine(frames: Frames, b: Array) -> Array:
@@ -186,15 +196,16 @@ def combine(frames: Frames, b: Array) -> Array:
     """
     size, bits = prod(frames.frame_shape), 52 - 8 * frames.dtype.itemsize - ceil(log2(len(b) + 1))
     q = np.empty((size, b.shape[1]))
-    for start in range(0, b.shape[1], COLUMNS):
-        part = b[:, start : start + COLUMNS]
+    columns = max(16, min(COLUMNS, SUMS // (2 * size)))
+    for start in range(0, b.shape[1], columns):
+        part = b[:, start : start + columns]
         _, exponent = np.frexp(np.abs(part).max(axis=0))
         scaled = np.ldexp(part, bits - exponent)  # at most 2^bits
         hi = np.rint(scaled)
         lo = np.rint(np.ldexp(scaled - hi, bits))
         (both,) = frames.fold(combined, add, np.hstack([hi, lo]))
         high, low = np.hsplit(both, 2)
-        q[:, start : start + COLUMNS] = np.ldexp(high + np.ldexp(low, -bits), exponent - bits)
+        q[:, start : start + columns] = np.ldexp(high + np.ldexp(low, -bits), exponent - bits)
     return q
 
 

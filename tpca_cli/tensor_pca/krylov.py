@@ -77,9 +77,9 @@ def _share(values: Array, count: int, tolerance: float, sine: float | None) -> f
 def refine(multiply: Product, start: Array, count: int, steps: int = 1) -> Eigenpairs:
     """The `count` strongest pairs in span(A^steps V), whatever residual they leave: steps + 1 products.
 
-    For a start V (L, b), b >= count, that is good already; it is overwritten.
+    For a start V (L, b), b >= count, that is good already, with columns as good as orthonormal; overwritten.
     """
-    start = multiply(orthonormalize(start))
+    start = multiply(start)
     for _ in range(steps - 1):
         # Column by column, the strongest first: otherwise each would hold some of the strong directions, and
         # in the next product only these would be left.

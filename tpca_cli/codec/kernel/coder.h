@@ -7,6 +7,8 @@
 
 // The range must live in registers: it changes with every bit.
 #define INLINE static inline __attribute__((always_inline))
+// What is busiest must not share them with what is not.
+#define APART static __attribute__((noinline))
 
 enum { ONE = 1 << 16, HALF = ONE / 2, STEEPEST = 2047, SURE = 24, LEARNING = 15, PATIENCE = 120, STEADY = 500 };
 
@@ -20,13 +22,16 @@ static const i32 KNOTS[65] = {
 };
 
 static u16 squashed[2 * STEEPEST + 1];  // probability by logit in 1/256
+static u16 careful[2 * STEEPEST + 1];   // the same, never too sure
 static i16 stretched[4096];             // logit by probability in 1/4096
 static u32 paces[STEADY + 1];           // how far a counter moves, by how often it moved
 
 static void make_tables(void) {
     for (i32 at = 0; at <= 2 * STEEPEST; at++) {
         i32 knot = (at + 1) >> 6, between = (at + 1) & 63;
-        squashed[at] = (KNOTS[knot] * (64 - between) + KNOTS[knot + 1] * between + 32) >> 6;
+        i32 p = (KNOTS[knot] * (64 - between) + KNOTS[knot + 1] * between + 32) >> 6;
+        squashed[at] = p;
+        careful[at] = p < SURE ? SURE : p > ONE - SURE ? ONE - SURE : p;
     }
     for (i32 p = 0, at = 0; p < 4096; p++) {
         while (at < 2 * STEEPEST && squashed[at] < 16 * p + 8) at++;
@@ -37,8 +42,8 @@ static void make_tables(void) {
 
 INLINE i32 stretch(i32 p) { return stretched[p >> 4]; }
 
-INLINE i32 squash(i64 logit) {
-    return squashed[(logit > STEEPEST ? STEEPEST : logit < -STEEPEST ? -STEEPEST : logit) + STEEPEST];
+INLINE i32 place_of(i64 logit) {
+    return (i32)(logit > STEEPEST ? STEEPEST : logit < -STEEPEST ? -STEEPEST : logit) + STEEPEST;
 }
 
 // The interval low .. high shrinks with every bit; bytes that its ends share are done.
@@ -67,8 +72,7 @@ static Range open_range(u8 *bytes, u32 length, i32 writing) {
 
 // Code a bit that is 1 with probability p of 2^16.
 INLINE i32 code(Range *range, i32 bit, u32 p) {
-    u32 width = range->high - range->low;
-    u32 middle = range->low + (width >> 16) * p + ((width & 0xffff) * p >> 16);
+    u32 middle = range->low + (u32)((u64)(range->high - range->low) * p >> 16);
     if (!range->writing) bit = range->point <= middle;
     range->high = bit ? middle : range->high;
     range->low = bit ? range->low : middle + 1;
@@ -101,13 +105,15 @@ static u32 close_range(Range *range, const u8 *bytes, i32 *damaged) {
     return range->at - bytes;
 }
 
-typedef struct {
-    u16 p, n;
-} Counter;
+// A probability in the low half, and above it how often it moved.
+typedef u32 Counter;
 
-INLINE void learn(Counter *counter, i32 bit, i32 limit) {
-    counter->p += (i64)((bit ? ONE - 1 : 0) - counter->p) * paces[counter->n] >> 16;
-    if (counter->n < limit) counter->n++;
+INLINE i32 chance(Counter counter) { return counter & (ONE - 1); }
+
+INLINE void learn(Counter *counter, i32 bit, u32 limit) {
+    u32 now = *counter, count = now >> 16;
+    i32 away = (bit ? ONE - 1 : 0) - chance(now);
+    *counter = now + (i32)((i64)away * paces[count] >> 16) + ((count < limit) << 16);
 }
 
 // How likely a bit is, by one logit of the format and the counters; weights[0] belongs to the former.
@@ -115,18 +121,17 @@ INLINE i32 mixed(i32 *logits, i32 given, Counter *const *counters, i32 count, co
     i64 sum = (i64)given * weights[0];
     logits[0] = given;
     for (i32 k = 1; k <= count; k++) {
-        logits[k] = stretch(counters[k - 1]->p);
+        logits[k] = stretch(chance(*counters[k - 1]));
         sum += (i64)logits[k] * weights[k];
     }
-    i32 p = squash(sum >> 16);
-    return p < SURE ? SURE : p > ONE - SURE ? ONE - SURE : p;
+    return careful[place_of(sum >> 16)];
 }
 
 INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights) {
     i32 logits[8], p = mixed(logits, given, counters, count, weights);
     bit = code(range, bit, p);
     i32 error = (bit ? ONE : 0) - p;
-    for (i32 k = 0; k <= count; k++) weights[k] += ((i64)logits[k] * error + (1 << (LEARNING - 1))) >> LEARNING;
+    for (i32 k = 0; k <= count; k++) weights[k] += (logits[k] * error + (1 << (LEARNING - 1))) >> LEARNING;
     for (i32 k = 0; k < count; k++) learn(counters[k], bit, PATIENCE);
     return bit;
 }

@@ -20,6 +20,7 @@ enum {
     DECODE = 0,
     DECIDE = 1,
     REPLAY = 2,
+    GRADES = 16,
     FAMILIES = 3,
     ROWS = 48,
     TOKENS = 16,
@@ -69,11 +70,25 @@ typedef struct {
 } Level;
 
 typedef struct {
+    i32 place;
+    i32 down;
+    i32 right;
+    i32 left;
+    i32 above;
+} Region;
+
+typedef struct {
     i32 axis;
     i32 channel;
     i32 sign_spot;
     i32 rows[7];
 } Near;
+
+typedef struct {
+    i32 place;
+    i32 class;
+    i64 symbol;
+} Hit;
 
 typedef struct {
     i32 height;
@@ -101,6 +116,9 @@ typedef struct {
     i32 level_count;
     i32 even_count;              // tiles of the first phase
     i32 odd_count;               // tiles of the second phase
+    i32 grades;                  // 1 where all regions have the same step
+    i32 region_count;
+    const Region *regions;
     const i32 *phases;           // places of the even tiles, then of the odd ones
     const Level *levels;
     const i32 *level_places;     // one after another
@@ -114,7 +132,7 @@ typedef struct {
     const i16 *look_weights;     // two for each look
     const u32 *bases;            // (rows, 2)
     const u8 *maps;              // (rows, CODES)
-    const double *quanta;        // (rows,) quantiser steps
+    const double *quanta;        // (grades, rows) quantiser steps
     const double *expected;      // (rows,)
     const i64 *lowest_priors;    // (channels, FINENESSES)
     const i64 *centers;          // (channels,)
@@ -127,14 +145,22 @@ typedef struct {
     const double *log_prices;    // (LOG_PRICES,), the first is the price of one bit
     const double *bit_prices;    // of a bit, by its probability >> PRICE_SHIFT
     double *data;                // (rows, size) coefficients or symbols in, values or symbols out
+    u8 *grade;                   // (size,) in and out
     u8 *wanted;                  // (zones, size) flags in
     u8 *opened;                  // (zones, size) flags out
     u16 *own;                    // (rows + 1, size) magnitudes; the last are zeros
+    u8 *small;                   // (rows + 1, size) magnitudes up to 15
+    u8 *around;                  // (rows + 1, size) their sums over the four tiles beside
     i8 *signs;                   // (rows, size)
     u8 *busy;                    // (2, size) how much a tile holds so far
     double *low;                 // (channels, size)
     double *worth;               // (2, size)
-    u32 *total;                  // (room,)
+    u8 *classes;                 // (room,) of the values of a row
+    u8 *closest;                 // (size,) what surrounds the values of a row
+    u8 *crowded;                 // (size,) what surrounds the values of a row
+    i8 *turns;                   // (size,) the signs beside them
+    i32 *spots;                  // (room, 6) the values of a row with what predicts them
+    Hit *hits;                   // (room,) what was coded in a row and is not zero
     i16 *seen;                   // (most pairs of a step, room, 2)
     i32 *live;                   // (4, size)
     u8 *bytes;                   // the block
@@ -177,72 +203,85 @@ _Static_assert(offsetof(Job, step_count) == 48, "as in Python");
 _Static_assert(offsetof(Job, level_count) == 52, "as in Python");
 _Static_assert(offsetof(Job, even_count) == 56, "as in Python");
 _Static_assert(offsetof(Job, odd_count) == 60, "as in Python");
-_Static_assert(offsetof(Job, phases) == 64, "as in Python");
-_Static_assert(offsetof(Job, levels) == 68, "as in Python");
-_Static_assert(offsetof(Job, level_places) == 72, "as in Python");
-_Static_assert(offsetof(Job, level_around) == 76, "as in Python");
-_Static_assert(offsetof(Job, steps) == 80, "as in Python");
-_Static_assert(offsetof(Job, sights) == 84, "as in Python");
-_Static_assert(offsetof(Job, looks) == 88, "as in Python");
-_Static_assert(offsetof(Job, look_pairs) == 92, "as in Python");
-_Static_assert(offsetof(Job, near) == 96, "as in Python");
-_Static_assert(offsetof(Job, lowest_rows) == 100, "as in Python");
-_Static_assert(offsetof(Job, look_weights) == 104, "as in Python");
-_Static_assert(offsetof(Job, bases) == 108, "as in Python");
-_Static_assert(offsetof(Job, maps) == 112, "as in Python");
-_Static_assert(offsetof(Job, quanta) == 116, "as in Python");
-_Static_assert(offsetof(Job, expected) == 120, "as in Python");
-_Static_assert(offsetof(Job, lowest_priors) == 124, "as in Python");
-_Static_assert(offsetof(Job, centers) == 128, "as in Python");
-_Static_assert(offsetof(Job, flag_weights) == 132, "as in Python");
-_Static_assert(offsetof(Job, lowest_weights) == 136, "as in Python");
-_Static_assert(offsetof(Job, tables) == 140, "as in Python");
-_Static_assert(offsetof(Job, flag_tables) == 144, "as in Python");
-_Static_assert(offsetof(Job, offsets) == 148, "as in Python");
-_Static_assert(offsetof(Job, prices) == 152, "as in Python");
-_Static_assert(offsetof(Job, log_prices) == 156, "as in Python");
-_Static_assert(offsetof(Job, bit_prices) == 160, "as in Python");
-_Static_assert(offsetof(Job, data) == 164, "as in Python");
-_Static_assert(offsetof(Job, wanted) == 168, "as in Python");
-_Static_assert(offsetof(Job, opened) == 172, "as in Python");
-_Static_assert(offsetof(Job, own) == 176, "as in Python");
-_Static_assert(offsetof(Job, signs) == 180, "as in Python");
-_Static_assert(offsetof(Job, busy) == 184, "as in Python");
-_Static_assert(offsetof(Job, low) == 188, "as in Python");
-_Static_assert(offsetof(Job, worth) == 192, "as in Python");
-_Static_assert(offsetof(Job, total) == 196, "as in Python");
-_Static_assert(offsetof(Job, seen) == 200, "as in Python");
-_Static_assert(offsetof(Job, live) == 204, "as in Python");
-_Static_assert(offsetof(Job, bytes) == 208, "as in Python");
-_Static_assert(offsetof(Job, picture_count) == 212, "as in Python");
-_Static_assert(offsetof(Job, side) == 216, "as in Python");
-_Static_assert(offsetof(Job, colors) == 220, "as in Python");
-_Static_assert(offsetof(Job, lapped) == 224, "as in Python");
-_Static_assert(offsetof(Job, restored) == 228, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 232, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 236, "as in Python");
-_Static_assert(offsetof(Job, indices) == 240, "as in Python");
-_Static_assert(offsetof(Job, factors) == 244, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 248, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 252, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 256, "as in Python");
-_Static_assert(offsetof(Job, borders) == 260, "as in Python");
-_Static_assert(offsetof(Job, weights) == 264, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 268, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 272, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 276, "as in Python");
-_Static_assert(offsetof(Job, errors) == 280, "as in Python");
-_Static_assert(offsetof(Job, planes) == 284, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 288, "as in Python");
-_Static_assert(offsetof(Job, ints) == 292, "as in Python");
-_Static_assert(sizeof(Job) == 296, "as in Python");
+_Static_assert(offsetof(Job, grades) == 64, "as in Python");
+_Static_assert(offsetof(Job, region_count) == 68, "as in Python");
+_Static_assert(offsetof(Job, regions) == 72, "as in Python");
+_Static_assert(offsetof(Job, phases) == 76, "as in Python");
+_Static_assert(offsetof(Job, levels) == 80, "as in Python");
+_Static_assert(offsetof(Job, level_places) == 84, "as in Python");
+_Static_assert(offsetof(Job, level_around) == 88, "as in Python");
+_Static_assert(offsetof(Job, steps) == 92, "as in Python");
+_Static_assert(offsetof(Job, sights) == 96, "as in Python");
+_Static_assert(offsetof(Job, looks) == 100, "as in Python");
+_Static_assert(offsetof(Job, look_pairs) == 104, "as in Python");
+_Static_assert(offsetof(Job, near) == 108, "as in Python");
+_Static_assert(offsetof(Job, lowest_rows) == 112, "as in Python");
+_Static_assert(offsetof(Job, look_weights) == 116, "as in Python");
+_Static_assert(offsetof(Job, bases) == 120, "as in Python");
+_Static_assert(offsetof(Job, maps) == 124, "as in Python");
+_Static_assert(offsetof(Job, quanta) == 128, "as in Python");
+_Static_assert(offsetof(Job, expected) == 132, "as in Python");
+_Static_assert(offsetof(Job, lowest_priors) == 136, "as in Python");
+_Static_assert(offsetof(Job, centers) == 140, "as in Python");
+_Static_assert(offsetof(Job, flag_weights) == 144, "as in Python");
+_Static_assert(offsetof(Job, lowest_weights) == 148, "as in Python");
+_Static_assert(offsetof(Job, tables) == 152, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 156, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 160, "as in Python");
+_Static_assert(offsetof(Job, prices) == 164, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 168, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 172, "as in Python");
+_Static_assert(offsetof(Job, data) == 176, "as in Python");
+_Static_assert(offsetof(Job, grade) == 180, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 184, "as in Python");
+_Static_assert(offsetof(Job, opened) == 188, "as in Python");
+_Static_assert(offsetof(Job, own) == 192, "as in Python");
+_Static_assert(offsetof(Job, small) == 196, "as in Python");
+_Static_assert(offsetof(Job, around) == 200, "as in Python");
+_Static_assert(offsetof(Job, signs) == 204, "as in Python");
+_Static_assert(offsetof(Job, busy) == 208, "as in Python");
+_Static_assert(offsetof(Job, low) == 212, "as in Python");
+_Static_assert(offsetof(Job, worth) == 216, "as in Python");
+_Static_assert(offsetof(Job, classes) == 220, "as in Python");
+_Static_assert(offsetof(Job, closest) == 224, "as in Python");
+_Static_assert(offsetof(Job, crowded) == 228, "as in Python");
+_Static_assert(offsetof(Job, turns) == 232, "as in Python");
+_Static_assert(offsetof(Job, spots) == 236, "as in Python");
+_Static_assert(offsetof(Job, hits) == 240, "as in Python");
+_Static_assert(offsetof(Job, seen) == 244, "as in Python");
+_Static_assert(offsetof(Job, live) == 248, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 252, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 256, "as in Python");
+_Static_assert(offsetof(Job, side) == 260, "as in Python");
+_Static_assert(offsetof(Job, colors) == 264, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 268, "as in Python");
+_Static_assert(offsetof(Job, restored) == 272, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 276, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 280, "as in Python");
+_Static_assert(offsetof(Job, indices) == 284, "as in Python");
+_Static_assert(offsetof(Job, factors) == 288, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 292, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 296, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 300, "as in Python");
+_Static_assert(offsetof(Job, borders) == 304, "as in Python");
+_Static_assert(offsetof(Job, weights) == 308, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 312, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 316, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 320, "as in Python");
+_Static_assert(offsetof(Job, errors) == 324, "as in Python");
+_Static_assert(offsetof(Job, planes) == 328, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 332, "as in Python");
+_Static_assert(offsetof(Job, ints) == 336, "as in Python");
+_Static_assert(sizeof(Job) == 340, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
+_Static_assert(sizeof(Region) == 20, "as in Python");
 _Static_assert(sizeof(Near) == 40, "as in Python");
+_Static_assert(sizeof(Hit) == 16, "as in Python");
 _Static_assert(sizeof(Shape) == 24, "as in Python");
 
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x7f37fed0; }
+EXPORT(layout) i32 job_layout(void) { return 0x58b8c41c; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

@@ -1,6 +1,6 @@
 // The lowest components, coarse to fine: each is predicted from up to four coarser neighbours around it.
 
-#include "values.h"
+#include "regions.h"
 
 enum { STIFFNESS = 24, FARTHEST = 1023 };
 
@@ -28,13 +28,10 @@ static i64 follow(const double *first, const i32 *around, const i64 *near, i32 p
     return floor_div(2 * slope * ((i64)first[place] * known - total) + 256 * known, 512 * known);
 }
 
-INLINE void already(const Job *job, Spot *spot) { (void)job, (void)spot; }
-INLINE i32 level(const Job *job, const Spot *spot) { return (void)job, (void)spot, 0; }
-
-INLINE void code_lowest_at(Job *job, Range *range, i32 channel, i32 fineness, i32 place, const i32 *around) {
+INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel, i32 fineness, i32 place, const i32 *around) {
     i32 row = job->lowest_rows[channel], first_row = job->lowest_rows[0], size = job->size, follows = channel && first_row >= 0;
     double *low = job->low + channel * size;
-    i64 step = job->quanta[row], near[4], known = 0, total = 0, mean, evidence[3];
+    i64 step = quantum_at(line, place), near[4], known = 0, total = 0, mean, evidence[3];
     for (i32 k = 0; k < 4; k++) near[k] = low[around[k]], known += around[k] > 0, total += around[k] ? near[k] : 0;
     i64 some = known ? known : 1;
     if (known == 4) {  // of two opposite pairs the closer one counts more: it lies along an edge
@@ -66,27 +63,33 @@ INLINE void code_lowest_at(Job *job, Range *range, i32 channel, i32 fineness, i3
         expected += weights[4] * (ratio < 8 * UNIT ? ratio : 8 * UNIT) * first_size;
     }
     i32 class = class_of(expected / UNIT), kind = least(channel, 2);
-    Spot spot = {
-        .family = 2, .class = class, .row = row, .place = place, .sign_spot = 32, .look_around = already, .slope = level,
-        .surroundings = {
-            near_by + (4 * 256 + kind * 64 + least(first_size, 7) * 8 + least(previous, 7)) * MIXED,
-            crowd + (4 * 256 + kind * 32 + least(class >> 1, 31)) * MIXED,
-        },
-    };
-    double *data = job->data + row * size + place, value;
-    i64 q = code_value(job, range, &spot, job->mode == DECIDE ? *data - mean : *data, &value);
+    Counter *first = near_by + (4 * 256 + kind * 64 + least(first_size, 7) * 8 + least(previous, 7)) * MIXED;
+    Counter *second = crowd + (4 * 256 + kind * 32 + least(class >> 1, 31)) * MIXED;
+    const Spot spot = spot_of(2, class, first, second, place, turn_at(line, place));
+    double *data = job->data + row * size + place, rest = job->mode == DECIDE ? *data - mean : *data, value = 0;
+    i64 q = code_size(job, line, range, &spot, rest);
+    if (q) {
+        q = code_sign(line, range, spot.turn, 0, rest < 0) ? -q : q;
+        value = keep(line, place, class, q);
+    }
     low[place] = mean + value;
     *data = job->symbols ? q : low[place];
 }
 
-static void code_lowest(Job *job, Range *outer) {
+INLINE void code_lowest_as(Job *job, Range *outer, i32 writing) {
     Range range = *outer;
+    range.writing = writing;
     for (i32 channel = 0; channel < job->channels; channel++) {
         if (job->lowest_rows[channel] < 0) continue;
         const i32 *place = job->level_places, *around = job->level_around;
+        Line line = line_of(job, job->lowest_rows[channel], 2);
+        line.sign_spot = 32;
         for (i32 l = 0; l < job->level_count; l++)
             for (i32 k = 0; k < job->levels[l].count; k++, around += 4)
-                code_lowest_at(job, &range, channel, job->levels[l].fineness, *place++, around);
+                code_lowest_at(job, &line, &range, channel, job->levels[l].fineness, *place++, around);
     }
     *outer = range;
 }
+
+APART void read_lowest(Job *job, Range *range) { code_lowest_as(job, range, 0); }
+APART void write_lowest(Job *job, Range *range) { code_lowest_as(job, range, 1); }

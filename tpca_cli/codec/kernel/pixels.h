@@ -211,8 +211,7 @@ static void synthesize(const Job *job, const Shape *shape) {
                 collect(job, shape->place + row * job->stride + column, least(8, shape->right - column), values);
             const Used *here = used + column % 8;
             const double *found = values + column % 8 * colors * side * side;
-            if (side == 8 && colors == 3) synthesize_tile(job, here, found, tile, height * width, width, 8, 3);
-            else synthesize_tile(job, here, found, tile, height * width, width, side, colors);
+            synthesize_tile(job, here, found, tile, height * width, width, side, colors);
         }
     if (job->lapped)
         for (i32 c = 0; c < colors; c++) {

@@ -1,19 +1,25 @@
 // Planes to pixels, through the filter that takes back part of the quantisation error (restore.py).
 
-#include "pixels.h"
+#include "quick.h"
 
-static void round_pixels(const Job *job, const Shape *shape, u8 *pixels) {
+static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     i32 height = shape->down * job->side, width = shape->right * job->side, colors = job->colors;
     for (i32 c = 0; c < colors; c++)
         for (i32 y = 0; y < shape->height; y++) {
             const double *plane = job->planes + (c * height + y) * width;
+            const i16 *shorts = (const i16 *)job->planes + (c * height + y) * width;
             u8 *out = pixels + y * shape->width * colors + c;
-            for (i32 x = 0; x < shape->width; x++) {
+            for (i32 x = 0; x < shape->width && quick; x++)
+                out[x * colors] = clipped((shorts[x] + GREY + (1 << (SCALE_BITS - 1))) >> SCALE_BITS, 0, 255);
+            for (i32 x = 0; x < shape->width && !quick; x++) {
                 double value = __builtin_floor(plane[x] * power(-SCALE_BITS) + 0.5);
                 out[x * colors] = value < 0 ? 0 : value > 255 ? 255 : (i32)value;
             }
         }
 }
+
+enum { SUBPIXEL_BITS = 3 };
+_Static_assert(1 << SUBPIXEL_BITS == SUBPIXEL, "as in Python");
 
 // Planes have two lines above and below, and margins beside, that repeat their edges.
 static void pad(i16 *plane, i32 height, i32 width, i32 stride) {
@@ -117,7 +123,7 @@ typedef struct {
 INLINE void mix_pixels(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32 count, u8 *pixels) {
     v128_t features[MOST_FEATURES], low[MOST_FEATURES / 2], high[MOST_FEATURES / 2];
     i32 colors = mixing->colors, pairs = mixing->features / 2;
-    u8 out[8];
+    u8 out[COLORS][8];
     if (pairs) {
         for (i32 c = 0; c < colors; c++) differ(features + c * PAIRS, mixing->fine + c * mixing->area + at + x, mixing->stride);
         for (i32 k = PAIRS * colors; k < 2 * pairs; k++)
@@ -138,10 +144,18 @@ INLINE void mix_pixels(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32
         v128_t half = wasm_i32x4_splat(1 << (RESTORE_BITS - 1)), fine = SHORTS(mixing->fine + c * mixing->area + at + x);
         v128_t change = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(ADD(first, half), RESTORE_BITS), wasm_i32x4_shr(ADD(second, half), RESTORE_BITS));
         v128_t found = wasm_i16x8_add_sat(wasm_i16x8_add_sat(fine, change), wasm_i16x8_splat(SUBPIXEL / 2));
-        found = wasm_i16x8_shr(found, 3);
-        wasm_v128_store64_lane(out, wasm_u8x16_narrow_i16x8(found, found), 0);
-        for (i32 k = 0; k < count; k++) pixels[k * colors + c] = out[k];
+        found = wasm_i16x8_shr(found, SUBPIXEL_BITS);
+        wasm_v128_store64_lane(out[c], wasm_u8x16_narrow_i16x8(found, found), 0);
     }
+    if (colors == 3 && count == 8) {
+        v128_t two = wasm_v128_load(out[0]), last = wasm_v128_load64_zero(out[2]);
+        wasm_v128_store(pixels, wasm_i8x16_shuffle(two, last, 0, 8, 16, 1, 9, 17, 2, 10, 18, 3, 11, 19, 4, 12, 20, 5));
+        two = wasm_i8x16_shuffle(two, last, 13, 21, 6, 14, 22, 7, 15, 23, 0, 0, 0, 0, 0, 0, 0, 0);
+        wasm_v128_store64_lane(pixels + 16, two, 0);
+        return;
+    }
+    for (i32 c = 0; c < colors; c++)
+        for (i32 k = 0; k < count; k++) pixels[k * colors + c] = out[c][k];
 }
 
 // Eight vectors of eight become those of their first, second, .. entries.
@@ -193,13 +207,16 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
     }
 }
 
-static void to_shorts(const Job *job, const Shape *shape, i16 *fine, i32 area) {
+static void to_shorts(const Job *job, const Shape *shape, i32 quick, i16 *fine, i32 area) {
     i32 tall = shape->down * job->side, wide = shape->right * job->side, stride = shape->stride;
     for (i32 c = 0; c < job->colors; c++) {
         for (i32 y = 0; y < shape->height; y++) {
             const double *plane = job->planes + (c * tall + y) * wide;
+            const i16 *shorts = (const i16 *)job->planes + (c * tall + y) * wide;
             i16 *out = fine + c * area + (y + 2) * stride + 2;
-            for (i32 x = 0; x < shape->width; x++) {
+            for (i32 x = 0; x < shape->width && quick; x++)
+                out[x] = clipped((shorts[x] + GREY + (1 << (SCALE_BITS - SUBPIXEL_BITS - 1))) >> (SCALE_BITS - SUBPIXEL_BITS), DARKEST, BRIGHTEST);
+            for (i32 x = 0; x < shape->width && !quick; x++) {
                 double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
                 out[x] = value < DARKEST ? DARKEST : value > BRIGHTEST ? BRIGHTEST : (i32)value;
             }
@@ -208,7 +225,7 @@ static void to_shorts(const Job *job, const Shape *shape, i16 *fine, i32 area) {
     }
 }
 
-static void restore_pixels(const Job *job, const Shape *shape, u8 *pixels) {
+static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     static i16 filters[3 * LEVELS][8] __attribute__((aligned(16)));
     i32 colors = job->colors, height = shape->height, width = shape->width, stride = shape->stride;
     i32 area = (height + 4) * stride, follow = job->restored > 1 && colors >= 3;
@@ -222,7 +239,7 @@ static void restore_pixels(const Job *job, const Shape *shape, u8 *pixels) {
             const i32 *weights = job->mixing + c * mixing.features + k;
             mixing.weights[c][k / 2] = (weights[0] & 0xffff) | (i32)((u32)weights[1] << 16);
         }
-    to_shorts(job, shape, fine, area);
+    to_shorts(job, shape, quick, fine, area);
     for (i32 x = 0; x < area; x++) light[x] = colors < 3 ? fine[x] : (fine[x] + 2 * fine[area + x] + fine[2 * area + x]) >> 2;
     for (i32 x = 0; x < area && follow; x++) away[x] = fine[x] - light[x], away[area + x] = fine[2 * area + x] - light[x];
     for (i32 y = 2; y < height + 2; y++) {

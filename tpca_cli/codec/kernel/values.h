@@ -2,18 +2,24 @@
 
 #include "coder.h"
 
-enum { STAGES = TOKENS - 1, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30 };
+enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15 };
 
-static i32 given[FAMILIES][ROWS][STAGES];
-static Counter plain[FAMILIES][ROWS][STAGES], near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED];
+// A row of the tables: logits that the format gives, and counters that start from them.
+typedef struct {
+    i32 given[ROOM];
+    Counter plain[ROOM];
+} Tokens;
+
+static Tokens tokens[FAMILIES][ROWS];
+static Counter near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED];
 static Counter flag_counters[3][512], sign_near[33 * 8], sign_slope[33 * 8];
-static i32 value_weights[FAMILIES][16][MIXED][SURROUNDINGS + 1], flag_weights[16][2][4];
+static i32 value_weights[FAMILIES][16][MIXED][SURROUNDINGS + 2], flag_weights[16][2][4];
 
 INLINE i32 least(i32 a, i32 b) { return a < b ? a : b; }
 INLINE i32 clipped(i32 value, i32 low, i32 high) { return value < low ? low : value > high ? high : value; }
 
 static void fill(Counter *counters, u32 count) {
-    for (u32 k = 0; k < count; k++) counters[k] = (Counter){HALF, 0};
+    for (u32 k = 0; k < count; k++) counters[k] = HALF;
 }
 #define FILL(counters) fill((Counter *)(counters), sizeof(counters) / sizeof(Counter))
 
@@ -24,14 +30,14 @@ static void start_learning(const Job *job) {
         i32 rest = ONE;
         for (i32 k = 0; k < STAGES; k++) {
             i32 more = rest - row[k], p = least((i64)more * ONE / (rest > 1 ? rest : 1), ONE - 1);
-            given[f / ROWS][f % ROWS][k] = stretch(p);
-            plain[f / ROWS][f % ROWS][k] = (Counter){p, FAMILIAR};
+            tokens[f / ROWS][f % ROWS].given[k] = stretch(p);
+            tokens[f / ROWS][f % ROWS].plain[k] = p | FAMILIAR << 16;
             rest = more;
         }
     }
     FILL(near_by), FILL(crowd), FILL(flag_counters), FILL(sign_near), FILL(sign_slope);
     for (i32 k = 0; k < (i32)(sizeof value_weights / sizeof(i32)); k++)
-        ((i32 *)value_weights)[k] = k % (SURROUNDINGS + 1) ? 12000 : 46000;
+        ((i32 *)value_weights)[k] = k % 4 ? 12000 : 46000;
     for (i32 k = 0; k < (i32)(sizeof flag_weights / sizeof(i32)); k++) ((i32 *)flag_weights)[k] = k % 4 ? 10000 : 40000;
 }
 
@@ -50,36 +56,66 @@ INLINE i32 class_of(i64 expected) {
 
 INLINE i32 shift_of(i32 class) { return class < ROWS ? 0 : class / CYCLE - (ROWS / CYCLE - 1); }
 
-// Where a value lies. What surrounds it is only looked at when it is needed: most values are surely zero.
-typedef struct Spot Spot;
-struct Spot {
-    i32 family, class, row, place;
-    i32 which, sign_spot;         // select counters
-    const Near *near;
-    const u16 *const *near_rows;  // magnitudes there
+// One row of the canvas: what is known there, and what selects the counters of its values.
+typedef struct {
+    i32 row, family, sign_spot, stride;
+    u16 *own;
+    u8 *small, *around;
+    i8 *signs;
+    const double *quanta;  // steps, by grade
+    const u8 *grade;
+    i32 apart;             // from the step of a grade to that of the next
+    const i32 *offsets;
+    i32 axis;           // along which the lowest component slopes, 0 for none
+    const double *low;  // of its channel
+} Line;
+
+static Line line_of(const Job *job, i32 row, i32 family) {
+    const Near *near = job->near + row;
+    i32 at = row * job->size;
+    return (Line){
+        .row = row, .family = family, .sign_spot = near->sign_spot, .stride = job->stride,
+        .own = job->own + at, .small = job->small + at, .around = job->around + at, .signs = job->signs + at,
+        .quanta = job->quanta + row, .grade = job->grade, .apart = job->rows, .offsets = job->offsets, .axis = near->axis, .low = job->low + near->channel * job->size,
+    };
+}
+
+// The step of a component in a tile.
+INLINE double quantum_at(const Line *line, i32 place) { return line->quanta[line->grade[place] * line->apart]; }
+
+// A value in a row: its class, and whatever predicts it there.
+typedef struct {
+    Tokens *tokens;
+    i32 (*weights)[SURROUNDINGS + 2];  // of each stage
     Counter *surroundings[SURROUNDINGS];
-    void (*look_around)(const Job *job, Spot *spot);
-    i32 (*slope)(const Job *job, const Spot *spot);
-};
+    i32 place;
+    i16 class, turn;
+} Spot;
+
+INLINE Spot spot_of(i32 family, i32 class, Counter *first, Counter *second, i32 place, i32 turn) {
+    return (Spot){
+        .tokens = tokens[family] + (class < ROWS ? class : ROWS - CYCLE + class % CYCLE),
+        .weights = value_weights[family][least(class >> 2, 15)],
+        .surroundings = {first, second}, .place = place, .class = class, .turn = turn,
+    };
+}
 
 // Nearest, one less or zero, whichever costs least in error and bits.
-INLINE i64 decide(const Job *job, Spot *spot, double ratio) {
+INLINE i64 decide(const Job *job, const Line *line, const Spot *spot, double ratio) {
     i64 nearest = __builtin_floor(ratio + 0.5), best = 0;
     if (!nearest) return 0;
-    i32 class = spot->class, shift = shift_of(class), row = class < ROWS ? class : ROWS - CYCLE + class % CYCLE;
-    const double *prices = job->prices + (spot->family * CLASSES + class) * TOKENS;
+    i32 class = spot->class, shift = shift_of(class);
+    const double *prices = job->prices + (line->family * CLASSES + class) * TOKENS;
     const i32 *offsets = job->offsets + class * 4;
     double zero = prices[0], one = prices[1], more = 0;
     if (!shift) {  // what the first two bits would cost here and now
-        const i32 *logits = given[spot->family][row];
+        const i32 *logits = spot->tokens->given;
         i32 unused[8], p[MIXED];
-        spot->look_around(job, spot);
         for (i32 stage = 0; stage < MIXED; stage++) {
             Counter *counters[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
-            const i32 *weights = value_weights[spot->family][least(class >> 2, 15)][stage];
-            p[stage] = mixed(unused, logits[stage], counters, SURROUNDINGS, weights);
+            p[stage] = mixed(unused, logits[stage], counters, SURROUNDINGS, spot->weights[stage]);
         }
-        if (logits[0] < SURELY_ZERO) p[0] = clipped(plain[spot->family][row][0].p, SURE, ONE - SURE);
+        if (logits[0] < SURELY_ZERO) p[0] = clipped(chance(spot->tokens->plain[0]), SURE, ONE - SURE);
         const double *bits = job->bit_prices;
         double some = bits[p[0] >> PRICE_SHIFT] + job->log_prices[0];
         zero = bits[(ONE - p[0]) >> PRICE_SHIFT];
@@ -96,73 +132,100 @@ INLINE i64 decide(const Job *job, Spot *spot, double ratio) {
 }
 
 INLINE i32 code_plain(Range *range, i32 bit, Counter *counter) {
-    bit = code(range, bit, clipped(counter->p, SURE, ONE - SURE));
+    bit = code(range, bit, clipped(chance(*counter), SURE, ONE - SURE));
     learn(counter, bit, 2 * PATIENCE);
     return bit;
 }
 
-INLINE i64 code_magnitude(Job *job, Range *range, Spot *spot, i64 q) {
-    i32 class = spot->class, shift = shift_of(class), row = class < ROWS ? class : ROWS - CYCLE + class % CYCLE;
-    const i32 *logits = given[spot->family][row];
-    Counter *counters = plain[spot->family][row];
-    i64 token = q >> shift;
-    i32 stage = logits[0] < SURELY_ZERO;
-    if (stage && !code_plain(range, token > 0, counters)) return 0;
-    spot->look_around(job, spot);
-    for (; stage < STAGES; stage++) {  // is it larger than `stage`?
-        if (stage < MIXED) {
-            Counter *mixed[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
-            i32 *weights = value_weights[spot->family][least(class >> 2, 15)][stage];
-            if (!code_mixed(range, token > stage, logits[stage], mixed, SURROUNDINGS, weights)) break;
-        } else if (!code_plain(range, token > stage, counters + stage)) break;
-    }
-    if (!stage && !shift) return 0;
-    i64 found = stage;
-    if (stage == STAGES) {  // the length of what is beyond, in ones, then its digits after the first
-        i64 beyond = token - STAGES + 1, digits = 1;
-        i32 length = 0;
-        while (code(range, beyond >> (length + 1) > 0, HALF)) {
-            if (++length > LONGEST) {
-                job->damaged = 1;
-                return 0;
-            }
+INLINE i32 code_stage(Range *range, const Spot *spot, i32 stage, i32 bit) {
+    Counter *counters[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
+    return code_mixed(range, bit, spot->tokens->given[stage], counters, SURROUNDINGS, spot->weights[stage]);
+}
+
+// What lies beyond the tokens: its length, in ones, then its digits after the first.
+static i64 code_beyond(Job *job, Range *range, i64 beyond) {
+    i64 digits = 1;
+    i32 length = 0;
+    while (code(range, beyond >> (length + 1) > 0, HALF)) {
+        if (++length > LONGEST) {
+            job->damaged = 1;
+            return -1;
         }
-        for (i32 k = length - 1; k >= 0; k--) digits = 2 * digits + code(range, beyond >> k & 1, HALF);
-        found = digits + STAGES - 1;
+    }
+    for (i32 k = length - 1; k >= 0; k--) digits = 2 * digits + code(range, beyond >> k & 1, HALF);
+    return digits;
+}
+
+// Is it larger than 0, than 1, ..: one bit each.
+INLINE i64 code_magnitude(Job *job, Range *range, const Spot *spot, i64 q) {
+    i32 shift = shift_of(spot->class), stage = 0;
+    Counter *counters = spot->tokens->plain;
+    i64 token = q >> shift;
+    i32 more = spot->tokens->given[0] < SURELY_ZERO ? code_plain(range, token > 0, counters) : code_stage(range, spot, 0, token > 0);
+    if (!more && !shift) return 0;
+    if (more) {
+        stage = 1;
+        if (code_stage(range, spot, 1, token > 1))
+            for (stage = 2; stage < STAGES && code_plain(range, token > stage, counters + stage);) stage++;
+    }
+    i64 found = stage;
+    if (stage == STAGES) {
+        Range own = *range;  // its address must not be known where it should be quick
+        found = code_beyond(job, &own, token - STAGES + 1) + STAGES - 1;
+        own.writing = range->writing;
+        *range = own;
+        if (job->damaged) return 0;
     }
     for (i32 k = shift - 1; k >= 0; k--) found = 2 * found + code(range, q >> k & 1, HALF);
     return found;
 }
 
+// Which way the lowest component slopes along the axis of a row, and how much: -7 .. 7, in octaves of steps.
+INLINE i32 slope_at(const Line *line, i32 place) {
+    if (!line->axis) return 0;
+    const double *low = line->low + place;
+    i32 away = line->axis == 1 ? line->stride : 1;
+    double slope = low[away] - low[-away];
+    union { double value; i64 bits; } steep = {4 * absolute(slope)}, quantum = {quantum_at(line, place)};
+    i32 steepness = clipped((i32)((steep.bits - quantum.bits) >> 52) + 1, 0, 7);
+    if (low[away] == 0 || low[-away] == 0) return 0;
+    return slope < 0 ? -steepness : steepness;
+}
+
+// The signs beside a place as one number: of those to the left and right, and of those above and below.
+INLINE i32 turn_at(const Line *line, i32 place) {
+    const i8 *signs = line->signs + place;
+    return 3 * clipped(signs[-1] + signs[1], -1, 1) + clipped(signs[-line->stride] + signs[line->stride], -1, 1);
+}
+
 // A sign is like those of neighbouring tiles, or follows the slope of the lowest component.
-INLINE i32 code_sign(const Job *job, Range *range, const Spot *spot, i32 negative) {
-    i8 *signs = job->signs + spot->row * job->size + spot->place;
-    i32 across = signs[-1] + signs[1], along = signs[-job->stride] + signs[job->stride];
-    across = (across > 0) - (across < 0), along = (along > 0) - (along < 0);
-    i32 steep = spot->slope(job, spot), turned = across < 0 || (!across && along < 0), falling = steep < 0;
-    if (turned) across = -across, along = -along;
-    Counter *near = sign_near + spot->sign_spot * 8 + across * 3 + along + 1;
-    Counter *slope = sign_slope + spot->sign_spot * 8 + (falling ? -steep : steep);
-    i32 first = stretch(near->p), second = stretch(slope->p);
-    i32 p = squash(((turned ? -first : first) + (falling ? -second : second)) * 3 >> 2);
+INLINE i32 code_sign(const Line *line, Range *range, i32 turn, i32 steep, i32 negative) {
+    i32 turned = turn < 0, falling = steep < 0;
+    Counter *near = sign_near + line->sign_spot * 8 + (turned ? -turn : turn) + 1;
+    Counter *slope = sign_slope + line->sign_spot * 8 + (falling ? -steep : steep);
+    i32 first = stretch(chance(*near)), second = stretch(chance(*slope));
+    i32 p = squashed[place_of(((turned ? -first : first) + (falling ? -second : second)) * 3 >> 2)];
     negative = code(range, negative, p);
     learn(near, negative ^ turned, STEADY);
     learn(slope, negative ^ falling, STEADY);
-    signs[0] = negative ? -1 : 1;
     return negative;
 }
 
-// Code one value; `rest` is what the encoder wants to say. Returns the symbol, and what it stands for.
-INLINE i64 code_value(Job *job, Range *range, Spot *spot, double rest, double *value) {
-    double quantum = job->quanta[spot->row];
-    i64 q = !range->writing ? 0 : job->mode == DECIDE ? decide(job, spot, absolute(rest) / quantum) : (i64)absolute(rest);
-    i32 negative = rest < 0;
-    q = code_magnitude(job, range, spot, q);
-    *value = 0;
-    if (!q) return 0;
-    negative = code_sign(job, range, spot, negative);
-    job->own[spot->row * job->size + spot->place] = q < LARGEST ? q : LARGEST;
-    double size = (q - job->offsets[spot->class * 4 + (q < 3 ? q : 3)] / 256.0) * quantum;
-    *value = __builtin_floor((negative ? -size : size) + 0.5);
-    return negative ? -q : q;
+// Code the size of one value; `rest` is what the encoder wants to say.
+INLINE i64 code_size(Job *job, const Line *line, Range *range, const Spot *spot, double rest) {
+    i64 q = !range->writing ? 0 : job->mode == DECIDE ? decide(job, line, spot, absolute(rest) / quantum_at(line, spot->place)) : (i64)absolute(rest);
+    return code_magnitude(job, range, spot, q);
+}
+
+// Note a symbol for those that come later. Returns the value that it stands for.
+INLINE double keep(const Line *line, i32 place, i32 class, i64 symbol) {
+    i64 q = symbol < 0 ? -symbol : symbol;
+    i32 known = q < LARGEST ? q : LARGEST, small = least(known, SMALL);
+    u8 *around = line->around + place;
+    line->own[place] = known;
+    line->small[place] = small;
+    line->signs[place] = symbol < 0 ? -1 : 1;
+    around[-1] += small, around[1] += small, around[-line->stride] += small, around[line->stride] += small;
+    double size = (q - line->offsets[class * 4 + (q < 3 ? q : 3)] / 256.0) * quantum_at(line, place);
+    return __builtin_floor((symbol < 0 ? -size : size) + 0.5);
 }

@@ -28,8 +28,11 @@ static void look(const Job *job, const Step *step, i32 phase, const i32 *places,
     }
 }
 
+// The class of each value of a row by what is expected there.
 static void expect(const Job *job, i32 row, i32 phase, i32 count) {
     const i32 *looks = job->looks + 2 * row + phase;
+    const u8 *map = job->maps + row * CODES;
+    u8 *classes = job->classes;
     v128_t base = wasm_i32x4_splat(job->bases[2 * row + phase]);
     for (i32 k = 0; k < count; k += 8) {
         v128_t first = base, second = base;
@@ -39,67 +42,108 @@ static void expect(const Job *job, i32 row, i32 phase, i32 count) {
             first = wasm_i32x4_add(first, wasm_i32x4_dot_i16x8(wasm_v128_load(seen), weights));
             second = wasm_i32x4_add(second, wasm_i32x4_dot_i16x8(wasm_v128_load(seen + 8), weights));
         }
-        wasm_v128_store(job->total + k, first);
-        wasm_v128_store(job->total + k + 4, second);
+        u32 total[8];
+        wasm_v128_store(total, first), wasm_v128_store(total + 4, second);
+        for (i32 h = 0; h < 8; h++) classes[k + h] = map[log_code(total[h])];
     }
-}
-
-// Which way the lowest component slopes along the axis of a row, and how much: -7 .. 7.
-INLINE i32 slope_at(const Job *job, const Spot *spot) {
-    if (!spot->near->axis) return 0;
-    const double *low = job->low + spot->near->channel * job->size + spot->place;
-    i32 away = spot->near->axis == 1 ? job->stride : 1, steepness = 0;
-    if (low[away] == 0 || low[-away] == 0) return 0;
-    double slope = low[away] - low[-away], quantum = job->quanta[spot->row];
-    for (double steep = 4 * absolute(slope); steepness < 7 && steep >= quantum; steep /= 2) steepness++;
-    return slope < 0 ? -steepness : steepness;
 }
 
 INLINE i32 four(const u16 *own, i32 stride) { return own[-1] + own[1] + own[-stride] + own[stride]; }
 
-INLINE void look_around(const Job *job, Spot *spot) {
-    i32 place = spot->place, stride = job->stride, phase = spot->which & 1;
-    const u16 *own = job->own + spot->row * job->size + place, *const *rows = spot->near_rows;
-    i32 up = rows[UP][place], left = rows[LEFT][place], third = rows[THIRD][place], beside = four(own, stride);
-    i32 other = phase ? beside : rows[BEFORE][place];
-    i32 closest = least(up, 3) | least(left, 3) << 2 | least(third, 3) << 4 | least(other, 3) << 6;
-    i32 inside = up + left + third + rows[UP2][place] + rows[LEFT2][place] + rows[FOURTH][place];
-    i32 outside = beside + four(rows[UP] + place, stride) + four(rows[LEFT] + place, stride);
-    spot->surroundings[0] = near_by + (spot->which * 256 + closest) * MIXED;
-    spot->surroundings[1] = crowd + (spot->which * 256 + least(inside, 15) * 16 + least(outside, 15)) * MIXED;
+#define BYTES(pointer) wasm_v128_load(pointer)
+#define LESS_OF wasm_u8x16_min
+#define SUM wasm_i8x16_add
+
+INLINE v128_t fourfold(v128_t bytes) {
+    bytes = SUM(bytes, bytes);
+    return SUM(bytes, bytes);
 }
 
-INLINE void code_row_as(Job *job, Range *outer, i32 writing, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
+// What surrounds the values of a row, for all places at once: those of one phase see only the other phase beside
+// them, so nothing changes while the row is coded. The closest magnitudes, two bits each; then how much there is
+// inside the tile, and outside.
+static void look_around(const Job *job, i32 row, i32 phase) {
+    const Near *near = job->near + row;
+    i32 size = job->size;
+    const u8 *rows[NEAR_ROWS], *beside = job->around + row * size;  // a row of zeros, after all others, where there is none
+    for (i32 k = 0; k < NEAR_ROWS; k++) rows[k] = job->small + (near->rows[k] < 0 ? job->rows : near->rows[k]) * size;
+    const u8 *above = rows[UP] - job->small + job->around, *before = rows[LEFT] - job->small + job->around;
+    const u8 *other = phase ? beside : rows[BEFORE];
+    u8 *closest = job->closest, *crowded = job->crowded;
+    i8 *turns = job->turns;
+    const i8 *signs = job->signs + row * size;
+    i32 stride = job->stride;
+    const v128_t one = wasm_i8x16_splat(1), none = wasm_i8x16_splat(-1), three = wasm_i8x16_splat(3), most = wasm_i8x16_splat(15);
+    for (i32 k = 0; k < size; k += 16) {
+        v128_t up = BYTES(rows[UP] + k), left = BYTES(rows[LEFT] + k), third = BYTES(rows[THIRD] + k);
+        v128_t found = fourfold(LESS_OF(BYTES(other + k), three));
+        found = fourfold(SUM(found, LESS_OF(third, three)));
+        found = fourfold(SUM(found, LESS_OF(left, three)));
+        wasm_v128_store(closest + k, SUM(found, LESS_OF(up, three)));
+        v128_t inside = SUM(SUM(SUM(up, left), SUM(third, BYTES(rows[UP2] + k))), SUM(BYTES(rows[LEFT2] + k), BYTES(rows[FOURTH] + k)));
+        v128_t outside = SUM(BYTES(beside + k), SUM(BYTES(above + k), BYTES(before + k)));
+        wasm_v128_store(crowded + k, SUM(fourfold(fourfold(LESS_OF(inside, most))), LESS_OF(outside, most)));
+        if (!phase) continue;
+        v128_t across = SUM(BYTES(signs + k - 1), BYTES(signs + k + 1)), along = SUM(BYTES(signs + k - stride), BYTES(signs + k + stride));
+        across = wasm_i8x16_max(wasm_i8x16_min(across, one), none), along = wasm_i8x16_max(wasm_i8x16_min(along, one), none);
+        wasm_v128_store(turns + k, SUM(SUM(across, across), SUM(across, along)));
+    }
+}
+
+// Every value of a row with what predicts it.
+static void line_up(const Job *job, Spot *spots, i32 family, i32 phase, const i32 *places, i32 count) {
+    const u8 *classes = job->classes, *closest = job->closest, *crowded = job->crowded;
+    const i8 *turns = job->turns;
+    Counter *nearest = near_by + (family * 2 + phase) * 256 * MIXED, *crowds = crowd + (family * 2 + phase) * 256 * MIXED;
+    for (i32 k = 0; k < count; k++) {
+        i32 place = places[k];
+        spots[k] = spot_of(family, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0);
+    }
+}
+
+// Code the values of a row. Returns how many are not zero: these are listed.
+INLINE i32 code_row_as(Job *job, Range *outer, i32 writing, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
     Range range = *outer;
     range.writing = writing;
-    const Near *near = job->near + row;
-    i32 size = job->size, family = row >= job->colored;
-    const u16 *rows[NEAR_ROWS];  // a row of zeros, after all others, where there is none
-    for (i32 k = 0; k < NEAR_ROWS; k++) rows[k] = job->own + (near->rows[k] < 0 ? job->rows : near->rows[k]) * size;
-    for (i32 k = 0; k < count; k++) {
-        i32 place = places[k], class = job->maps[row * CODES + log_code(job->total[k])];
-        Spot spot = {
-            .family = family, .class = class, .row = row, .place = place, .which = family * 2 + phase,
-            .sign_spot = near->sign_spot, .near = near, .near_rows = rows, .look_around = look_around, .slope = slope_at,
-        };
-        double *data = job->data + row * size + place, value;
-        i64 q = code_value(job, &range, &spot, *data, &value);
+    Hit *hit = list;
+    for (const Spot *spot = spots, *end = spots + count; spot < end; spot++) {
+        double rest = writing ? data[spot->place] : 0;
+        i64 q = code_size(job, line, &range, spot, rest);
         if (!q) continue;
-        u8 *busy = job->busy + step->color * size + place;
-        *data = job->symbols ? q : value;
-        *busy = least(*busy + (q > 1 || q < -1 ? 2 : 1), 255);
+        q = code_sign(line, &range, spot->turn, slope_at(line, spot->place), rest < 0) ? -q : q;
+        *hit++ = (Hit){spot->place, spot->class, q};
     }
     *outer = range;
+    return hit - list;
+}
+
+APART i32 read_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, Hit *list) {
+    return code_row_as(job, range, 0, line, spots, count, 0, list);
+}
+
+APART i32 write_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
+    return code_row_as(job, range, 1, line, spots, count, data, list);
 }
 
 static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
-    if (range->writing) code_row_as(job, range, 1, row, step, phase, places, count);
-    else code_row_as(job, range, 0, row, step, phase, places, count);
+    const Line line = line_of(job, row, row >= job->colored);
+    Spot *spots = (Spot *)job->spots;
+    double *data = job->data + row * job->size;
+    u8 *busy = job->busy + step->color * job->size;
+    line_up(job, spots, line.family, phase, places, count);
+    i32 hits = range->writing ? write_row(job, range, &line, spots, count, data, job->hits) : read_row(job, range, &line, spots, count, job->hits);
+    for (i32 k = 0; k < hits; k++) {  // nobody in this row looks at them
+        Hit hit = job->hits[k];
+        double value = keep(&line, hit.place, hit.class, hit.symbol);
+        data[hit.place] = job->symbols ? hit.symbol : value;
+        busy[hit.place] = least(busy[hit.place] + (hit.symbol > 1 || hit.symbol < -1 ? 2 : 1), 255);
+    }
 }
 
 // A flag for each live tile: whether anything follows in this zone or later. Returns how many stay live.
-static i32 code_flags(Job *job, Range *outer, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
+INLINE i32 code_flags_as(Job *job, Range *outer, i32 writing, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
     Range range = *outer;
+    range.writing = writing;
     const i64 *weights = job->flag_weights + (index * 2 + phase) * FLAG_FEATURES;
     i32 size = job->size, stride = job->stride, kept = 0, zone = least(step->zone, 15);
     for (i32 k = 0; k < count; k++) {
@@ -132,6 +176,14 @@ static i32 code_flags(Job *job, Range *outer, i32 index, const Step *step, i32 p
     return kept;
 }
 
+APART i32 read_flags(Job *job, Range *range, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
+    return code_flags_as(job, range, 0, index, step, phase, places, count);
+}
+
+APART i32 write_flags(Job *job, Range *range, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
+    return code_flags_as(job, range, 1, index, step, phase, places, count);
+}
+
 // For each zone, from the last: is what coding saves in error more than what it costs in bits?
 static void choose_flags(Job *job) {
     i32 size = job->size;
@@ -148,9 +200,10 @@ static void choose_flags(Job *job) {
         for (i32 row = start; row < stop; row++) {
             const double *prices = job->prices + class_of(job->expected[row]) * TOKENS, *data = job->data + row * size;
             zeros += prices[0] / 2;  // those that contexts foresee cost next to nothing
-            double more = prices[1] - prices[0], inverse = 1 / job->quanta[row];
+            double more = prices[1] - prices[0], inverses[GRADES];
+            for (i32 g = 0; g < job->grades; g++) inverses[g] = 1 / job->quanta[g * job->rows + row];
             for (i32 k = 0; k < size; k++) {
-                double ratio = absolute(data[k]) * inverse, q = __builtin_floor(ratio + 0.5);
+                double ratio = absolute(data[k]) * inverses[job->grade[k]], q = __builtin_floor(ratio + 0.5);
                 if (q < 1) continue;
                 double gain = (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < LOG_PRICES - 1 ? (i32)q : LOG_PRICES - 1]);
                 if (gain > 0) worth[k] += gain;
@@ -177,7 +230,9 @@ static void walk(Job *job) {
     start_learning(job);
     Range range = open_range(job->bytes, job->capacity, job->mode != DECODE);
     if (job->mode == DECIDE) choose_flags(job);
-    code_lowest(job, &range);
+    if (job->grades > 1) code_grades(job, &range);
+    if (range.writing) write_lowest(job, &range);
+    else read_lowest(job, &range);
     i32 counts[4];
     for (i32 k = 0; k < 4; k++) {
         counts[k] = k & 1 ? job->odd_count : job->even_count;
@@ -187,11 +242,12 @@ static void walk(Job *job) {
         const Step *step = job->steps + index;
         for (i32 phase = 0; phase < 2; phase++) {
             i32 which = step->color * 2 + phase, *places = job->live + which * job->size;
-            if (step->opens) counts[which] = code_flags(job, &range, index, step, phase, places, counts[which]);
+            if (step->opens) counts[which] = (range.writing ? write_flags : read_flags)(job, &range, index, step, phase, places, counts[which]);
             if (!counts[which]) continue;
             look(job, step, phase, places, counts[which]);
             for (i32 row = step->start; row < step->stop; row++) {
                 expect(job, row, phase, counts[which]);
+                look_around(job, row, phase);
                 code_row(job, &range, row, step, phase, places, counts[which]);
             }
         }
@@ -202,11 +258,13 @@ static void walk(Job *job) {
 
 static void to_pictures(Job *job) {
     u8 *out = job->decoded;
+    i32 can = prepare_quick(job);
     for (i32 k = 0; k < job->picture_count; k++) {
         const Shape *shape = job->shapes + k;
-        synthesize(job, shape);
-        if (job->restored) restore_pixels(job, shape, out);
-        else round_pixels(job, shape, out);
+        i32 quick = can && synthesize_quick(job, shape);
+        if (!quick) synthesize(job, shape);
+        if (job->restored) restore_pixels(job, shape, quick, out);
+        else round_pixels(job, shape, quick, out);
         out += shape->height * shape->width * job->colors;
     }
 }

@@ -1,0 +1,235 @@
+"""Tensors of any order from the command line: arrays, pages, slices, floats; and a given operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import tpca
+from PIL import Image
+
+import tpca_cli
+from tpca_cli import Archive
+
+COUNT, M = 12, 4
+KINDS = {
+    "volume float32": ((6, 9, 10), np.float32),
+    "volume float64": ((6, 9, 10), np.float64),
+    "volume uint16": ((6, 9, 10), np.uint16),
+    "clip uint8": ((3, 8, 10, 3), np.uint8),
+    "bands float32": ((8, 9, 7), np.float32),
+    "order 1": ((40,), np.float64),
+    "order 5": ((2, 3, 4, 3, 2), np.uint8),
+}
+
+
+def tensor(shape: tuple[int, ...], dtype: Any, seed: int) -> Any:
+    """Shading along every mode, and a little noise; floats also below zero."""
+    rng = np.random.default_rng(seed)
+    axes = np.meshgrid(*[np.linspace(-1, 1, side) for side in shape], indexing="ij")
+    slopes, phases = rng.normal(size=(2, len(shape)))
+    values = sum(a * np.sin(2 * x + p) for a, x, p in zip(slopes, axes, phases, strict=True))
+    values = values / 3 + rng.normal(size=shape) * 0.02
+    if np.issubdtype(dtype, np.floating):
+        return (values * 37.5).astype(dtype)
+    return np.clip((values + 1) / 2 * np.iinfo(dtype).max, 0, np.iinfo(dtype).max).astype(dtype)
+
+
+def arrays(folder: Path, kind: str) -> list[Any]:
+    folder.mkdir()
+    found = [tensor(*KINDS[kind], seed) for seed in range(COUNT)]
+    for k, each in enumerate(found):
+        np.save(folder / f"{k:02d}.npy", each)
+    return found
+
+
+def principal(rows: Any, count: int) -> Any:
+    """The best `count` directions, from the definition alone."""
+    return np.linalg.svd(rows.T, full_matrices=False)[0][:, :count]
+
+
+@pytest.mark.parametrize("method", ["operator", "subspace", "rank1"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_basis_is_that_of_the_definition(kind: str, method: str, tmp_path: Path) -> None:
+    found = arrays(tmp_path / "in", kind)
+    truncation = ("--truncation", "svd") if method == "rank1" else ()
+    facts = tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--method", method, *truncation,
+                 "--components", M, "--json").json  # fmt: skip
+    rows = np.stack(found).reshape(COUNT, -1).astype(np.float64)
+    basis = tpca_cli.Basis(tmp_path / "b.h5")
+    assert basis.frame_shape == KINDS[kind][0] and tuple(facts["frame_shape"]) == KINDS[kind][0]
+    assert facts["sums"] == ("float64" if np.issubdtype(KINDS[kind][1], np.floating) else "exact")
+    columns = basis.eigentensors.reshape(M, -1).T
+    best = principal(rows, M)
+    assert np.linalg.norm(columns - best @ (best.T @ columns)) <= 1e-6
+    values = np.linalg.svd(rows, compute_uv=False)[:M] ** 2
+    assert np.allclose(basis.eigenvalues, values, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rank_1_tensors_are_those_of_the_modes(kind: str, tmp_path: Path) -> None:
+    found = arrays(tmp_path / "in", kind)
+    tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--method", "rank1", "--components", M)
+    stack = np.stack(found).astype(np.float64)
+    modes = []
+    for k in range(1, stack.ndim):
+        unfolded = np.moveaxis(stack, k, 0).reshape(stack.shape[k], -1)
+        modes.append(np.linalg.eigh(unfolded @ unfolded.T)[1])
+    coefficients = stack
+    for mode in modes:
+        coefficients = np.moveaxis(np.tensordot(coefficients, mode, axes=(1, 0)), -1, -1)
+    energies = np.sort((coefficients.reshape(COUNT, -1) ** 2).sum(axis=0))[::-1]
+    assert np.allclose(tpca_cli.Basis(tmp_path / "b.h5").eigenvalues, energies[:M], rtol=1e-8)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_trip_is_the_truncation(kind: str, center: bool, tmp_path: Path) -> None:
+    found = arrays(tmp_path / "in", kind)
+    options = ("--center",) if center else ()
+    tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--components", M, *options)
+    facts = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--basis", tmp_path / "b.h5",
+                 "--components", M, "--json").json  # fmt: skip
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    rows = np.stack(found).reshape(COUNT, -1).astype(np.float64)
+    mean = rows.mean(axis=0) if center else np.zeros(rows.shape[1])
+    best = principal(rows - mean, M)
+    lost = float((((rows - mean) - (rows - mean) @ best @ best.T) ** 2).sum())
+    back = [np.load(tmp_path / "out" / f"{k:02d}.npy") for k in range(COUNT)]
+    assert all(b.dtype == f.dtype and b.shape == f.shape for b, f in zip(back, found, strict=True))
+    away = np.stack(back).reshape(COUNT, -1).astype(np.float64) - rows
+    rounding = away.size * (max(facts["grid_step"], float(facts["item"]["dtype"] in ("u1", "u2"))) ** 2)
+    assert (away**2).sum() <= lost * 10**0.005 + rounding
+    assert facts["rms_error"] == pytest.approx(np.sqrt((away**2).mean()))
+    assert facts["max_error"] == pytest.approx(np.abs(away).max())
+    with Archive(tmp_path / "a.h5") as archive:
+        assert np.array_equal(archive["03.npy"], back[3])
+    tpca("verify", tmp_path / "a.h5")
+    tpca("inspect", tmp_path / "a.h5")
+    tpca("inspect", tmp_path / "b.h5")
+
+
+@pytest.mark.parametrize("method", ["operator", "subspace", "rank1"])
+def test_encode_fits_a_basis_itself(method: str, tmp_path: Path) -> None:
+    arrays(tmp_path / "in", "volume float32")
+    options = ("--method", method, "--components", M)
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "one.h5", *options)
+    tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", *options)
+    tpca(
+        "encode", tmp_path / "in", "-o", tmp_path / "two.h5", "--basis", tmp_path / "b.h5", "--components", M
+    )
+    assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "two.h5").read_bytes()
+
+
+def stacks(root: Path, form: str, depth: Any = np.uint8) -> list[Any]:
+    """Volumes as TIFF of several pages, or as folders of slices whose numbers have no leading zeros."""
+    found = [tensor((11, 9, 10), depth, seed) for seed in range(6)]
+    for k, volume in enumerate(found):
+        pages = [Image.fromarray(page) for page in volume]
+        if form == "tiff":
+            root.mkdir(exist_ok=True)
+            pages[0].save(root / f"{k}.tif", save_all=True, append_images=pages[1:])
+        else:
+            (root / f"case{k}").mkdir(parents=True)
+            for z, page in enumerate(pages):
+                page.save(root / f"case{k}" / f"z{z}.png")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "depth"),
+    [
+        ("tiff", np.uint8),
+        ("tiff", np.uint16),
+        ("tiff", np.float32),
+        ("slices", np.uint8),
+        ("slices", np.uint16),
+    ],
+)
+def test_pages_and_slices_come_back_as_such(form: str, depth: Any, tmp_path: Path) -> None:
+    found = stacks(tmp_path / "in", form, depth)
+    options = ("--stack", "--method", "subspace", "--components", 6, "--step", 0.02)
+    facts = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", *options, "--json").json
+    assert facts["item"]["shape"] == [11, 9, 10]
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    for k, volume in enumerate(found):
+        if form == "tiff":
+            with Image.open(tmp_path / "out" / f"{k}.tif") as image:
+                pages = []
+                for z in range(11):
+                    image.seek(z)
+                    pages.append(np.asarray(image))
+        else:
+            pages = [np.asarray(Image.open(tmp_path / "out" / f"case{k}" / f"z{z}.png")) for z in range(11)]
+        step = 1 if depth is not np.float32 else facts["grid_step"]
+        assert np.abs(np.stack(pages).astype(float) - volume).max() <= 2 * step  # all components: all samples
+
+
+def test_members_of_npz_are_items(tmp_path: Path) -> None:
+    found = {f"v{k}": tensor((6, 9, 10), np.float32, k) for k in range(6)}
+    np.savez_compressed(tmp_path / "all.npz", **found)
+    tpca("encode", tmp_path / "all.npz", "-o", tmp_path / "a.h5", "--components", 6, "--step", 0.5)
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    for name, each in found.items():
+        assert np.abs(np.load(tmp_path / "out" / "all" / f"{name}.npy") - each).max() < 0.01
+
+
+def test_fortran_and_big_endian_arrays_are_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    found = [tensor((6, 9, 10), np.uint16, k) for k in range(5)]
+    for k, each in enumerate(found):
+        np.save(tmp_path / "in" / f"{k}.npy", np.asfortranarray(each.astype(">u2") if k % 2 else each))
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--components", 5, "--step", 0.1)
+    with Archive(tmp_path / "a.h5") as archive:
+        for k, each in enumerate(found):
+            assert np.abs(archive[f"{k}.npy"].astype(int) - each).max() <= 1
+
+
+def given_operator(shape: tuple[int, ...]) -> Any:
+    rng = np.random.default_rng(0)
+    size = int(np.prod(shape))
+    root = rng.normal(size=(size, size))
+    return (root @ root.T).reshape(*shape, *shape)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
+def test_a_given_operator_is_solved(shape: tuple[int, ...], tmp_path: Path) -> None:
+    operator = given_operator(shape)
+    np.save(tmp_path / "A.npy", operator)
+    tpca("fit-basis", "--operator", tmp_path / "A.npy", "-o", tmp_path / "b.h5", "--all")
+    basis = tpca_cli.Basis(tmp_path / "b.h5")
+    d = len(shape)
+    for value, u in zip(basis.eigenvalues, basis.eigentensors, strict=True):
+        applied = np.tensordot(operator, u, axes=(range(d, 2 * d), range(d)))
+        assert np.allclose(applied, value * u, atol=1e-9 * basis.eigenvalues[0])
+    assert basis.frame_shape == shape and basis.components == np.prod(shape)
+
+
+@pytest.mark.parametrize(
+    ("operator", "why"),
+    [
+        (np.triu(np.ones((4, 4))), "not self-adjoint"),
+        (np.ones((4, 3)), "2d modes"),
+        (np.ones((2, 3, 2)), "2d modes"),
+        (np.full((3, 3), np.nan), "not a number"),
+        (np.ones((3, 3), np.int64), "float64"),
+    ],
+)
+def test_other_operators_are_refused(operator: Any, why: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "A.npy", operator)
+    outcome = tpca("fit-basis", "--operator", tmp_path / "A.npy", "-o", tmp_path / "b.h5", code=1)
+    assert why in outcome.err and not (tmp_path / "b.h5").exists()
+
+
+def test_options_that_do_not_belong_are_refused(tmp_path: Path) -> None:
+    arrays(tmp_path / "in", "volume float32")
+    out = ("-o", tmp_path / "a.h5")
+    for words in (("--psnr", 30), ("--tile", 8), ("--append",), ("--components", 3, "--link-basis"), ()):
+        tpca("encode", tmp_path / "in", *out, *words, code=2)
+    tpca("fit-basis", tmp_path / "in", *out, "--size", "8x8", code=2)
+    tpca("fit-basis", *out, code=2)
+    np.save(tmp_path / "A.npy", np.eye(4))
+    tpca("fit-basis", tmp_path / "in", "--operator", tmp_path / "A.npy", *out, code=2)
+    tpca("fit-basis", tmp_path / "in", *out, "--components", 100000, "--memory", "10k", code=2)

@@ -1,0 +1,77 @@
+"""From coefficients to pixels, the kernel gives the bits that the arrays give, however large the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import natural, noise
+
+from tpca_cli.codec import kernel_run
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.kernel_run import Symbols
+from tpca_cli.framing import Framing
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis
+
+SHAPES = [(40, 150), (9, 17), (33, 8)]
+
+
+def basis_of(tile: int, channels: int, seed: int) -> FixedBasis:
+    rng = np.random.default_rng(seed)
+    modes = [np.linalg.qr(rng.normal(size=(side, side)))[0] for side in (tile, tile, channels)]
+    places = np.stack([axis.ravel() for axis in np.indices((tile, tile, channels))], axis=1)
+    order = np.argsort(places.sum(axis=1), kind="stable")
+    return FixedBasis.from_modes(modes, places[order], dtype=np.uint8)
+
+
+def coder_of(tile: int, channels: int, lapped: bool, step: float) -> Coder:
+    sample = [natural(200, 176, channels, 3), noise(40, 48, channels, 4)]
+    coder = Coder.train(
+        sample, Framing("tile", tile, tile, channels), basis_of(tile, channels, 1), step, lapped=lapped
+    )
+    assert coder.lapped == lapped and coder.restorer is not None
+    return coder
+
+
+CODERS = {
+    (tile, channels, lapped): coder_of(tile, channels, lapped, 20.0)
+    for tile, channels, lapped in [
+        (8, 3, True),
+        (8, 3, False),
+        (8, 1, True),
+        (8, 2, True),
+        (8, 4, False),
+        (16, 3, True),
+        (32, 1, False),
+    ]
+}
+
+
+def by_arrays(coder: Coder, block: bytes) -> list[np.ndarray]:
+    values = coder._by_component(kernel_run.decode(coder.model, coder._grid(SHAPES), block))
+    return coder._pictures(values, SHAPES)
+
+
+@pytest.mark.parametrize("kind", CODERS)
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from([0, 1, 6, 40, 300, 5000, 10**6, 10**9]),
+    st.sampled_from([0.01, 0.3, 1.0]),
+    st.booleans(),
+    st.integers(0, 999),
+)
+def test_the_kernel_gives_the_pixels_of_the_arrays(
+    kind: tuple[int, int, bool], largest: int, share: float, filtered: bool, seed: int
+) -> None:
+    coder = CODERS[kind] if filtered else replace(CODERS[kind], restorer=None)
+    grid, rng = coder._grid(SHAPES), np.random.default_rng(seed)
+    rows, zones = len(coder._scan.places), len(coder._scan.zones)
+    values = rng.integers(-largest, largest + 1, (rows, grid.places.size))
+    values[rng.random(values.shape) > share] = 0
+    flags = np.ones((zones, grid.places.size), np.uint8)
+    block = kernel_run.write_symbols(coder.model, grid, Symbols(values, flags))
+    for ours, theirs in zip(coder.decode(block, SHAPES), by_arrays(coder, block), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,95 @@
+"""Steps as people see errors: by component, by region."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from coders import check_both_paths, coder_of, shapes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import natural, noise
+
+from tpca_cli.codec import tuning
+from tpca_cli.codec.coder import PSNR, VISUAL, Coder
+from tpca_cli.errors import FileRefused
+
+
+def visual(side: int, channels: int, lapped: bool) -> Coder:
+    """A coder whose steps are made for people."""
+    return coder_of(side, channels, lapped)._tuned()
+
+
+@pytest.mark.parametrize("lapped", [False, True], ids=["apart", "lapped"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("side", [8, 16, 32])
+def test_both_ways_and_a_stored_coder_agree(side: int, channels: int, lapped: bool) -> None:
+    coder = visual(side, channels, lapped)
+    pictures = [natural(70, 45, channels, 2), noise(19, 33, channels, 3), natural(5, 3, channels, 4)]
+    check_both_paths(coder, pictures)
+    again = Coder.from_arrays(coder.meta, coder.to_arrays())
+    assert again.tune == VISUAL and coder_of(side, channels, lapped).tune == PSNR
+    assert again.encode(pictures).data == coder.encode(pictures).data
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=4), st.integers(0, 99)
+)
+def test_what_is_decoded_is_what_was_measured(sizes: list[tuple[int, int]], seed: int) -> None:
+    coder = visual(8, 3, True)
+    pictures = [natural(h, w, 3, seed + k) for k, (h, w) in enumerate(sizes)]
+    coded = coder.encode(pictures)
+    back = coder.decode(coded.data, shapes(pictures))
+    for picture, one, two, sse in zip(pictures, back, coded.decoded, coded.sse, strict=True):
+        assert np.array_equal(one, two)
+        assert int(((picture.astype(int) - one) ** 2).sum()) == sse
+
+
+@given(st.integers(1, 70), st.integers(1, 70), st.sampled_from([8, 16, 32]), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_every_tile_has_a_grade_and_regions_share_one(h: int, w: int, tile: int, channels: int) -> None:
+    grades = tuning.grades_of([natural(h, w, channels, h)], tile, 255)
+    down, right = -(-h // tile), -(-w // tile)
+    assert grades.shape == (down * right,) and grades.max() < tuning.GRADES
+    side = tuning.region_tiles(tile)
+    grid = grades.reshape(down, right)
+    for top in range(0, down, side):
+        for left in range(0, right, side):
+            assert len(np.unique(grid[top : top + side, left : left + side])) == 1
+
+
+def test_quiet_regions_get_finer_steps_than_busy_ones() -> None:
+    picture = np.full((64, 64, 3), 120, np.uint8)
+    picture[:, 32:] = noise(64, 32, 3, 1)
+    grades = tuning.grades_of([picture], 16, 255).reshape(4, 4)
+    assert grades[:, 0].max() < grades[:, 3].min()
+    assert np.all(np.diff(tuning.FACTORS) > 0) and tuning.FACTORS[tuning.GRADES // 2] == 64
+
+
+def test_factors_and_regions_that_cannot_be_are_refused() -> None:
+    coder = visual(8, 3, True)
+    arrays = coder.to_arrays()
+    for name, wrong in (
+        ("factors", np.zeros(4, np.uint16)),
+        ("factors", np.full(17, 64, np.uint16)),
+        ("factors", np.full(1, 64, np.uint16)),
+        ("factors", np.full((2, 2), 64, np.uint16)),
+    ):
+        with pytest.raises(FileRefused):
+            Coder.from_arrays(coder.meta, {**arrays, name: wrong})
+    for region in (0, 3, -1, 1 << 40):
+        with pytest.raises(FileRefused):
+            Coder.from_arrays({**coder.meta, "region": region}, arrays)
+    without = {name: array for name, array in arrays.items() if name != "gains"}
+    with pytest.raises(FileRefused):
+        Coder.from_arrays(coder.meta, without)
+
+
+def test_deep_and_truncated_coders_are_not_tuned() -> None:
+    plain = coder_of(8, 3, True)
+    sample = [natural(70, 90, 3, 1)]
+    few = Coder.train(sample, plain.framing, plain.basis, 10.0, components=20, effort=0, tune=VISUAL)
+    assert few.tune == PSNR
+    assert dataclasses.replace(plain).tune == PSNR

@@ -1,0 +1,94 @@
+"""The compiled SSIMULACRA 2 beside the package of this name, and the laws that it keeps."""
+
+import io
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from ssimulacra2 import compute_ssimulacra2
+
+from tpca_cli.visual import evidence, score
+
+Pixels = NDArray[np.uint8]
+
+
+def picture(height: int, width: int, seed: int, channels: int = 3) -> Pixels:
+    """Soft shapes with some texture."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(0, 256, (5, 7, channels), dtype=np.uint8)
+    planes = [
+        np.asarray(Image.fromarray(coarse[..., c]).resize((width, height), Image.Resampling.BICUBIC))
+        for c in range(channels)
+    ]
+    noise = rng.normal(0, 6, (height, width, channels))
+    return np.clip(np.stack(planes, axis=2) + noise, 0, 255).astype(np.uint8)
+
+
+def as_jpeg(pixels: Pixels, quality: int) -> Pixels:
+    """What JPEG makes of a picture."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality)
+    return np.asarray(Image.open(buffer))
+
+
+def oracle(original: Pixels, decoded: Pixels) -> float:
+    """The score by the package."""
+    files = io.BytesIO(), io.BytesIO()
+    for file, pixels in zip(files, (original, decoded), strict=True):
+        Image.fromarray(pixels).save(file, "PNG")
+        file.seek(0)
+    return float(compute_ssimulacra2(*files))
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (131, 97), (200, 300), (257, 301), (8, 40), (33, 9)])
+@pytest.mark.parametrize("quality", [10, 50, 92])
+def test_the_score_is_that_of_the_package(shape: tuple[int, int], quality: int) -> None:
+    """At all sizes, also those with fewer scales and sides that no vector divides."""
+    original = picture(*shape, seed=quality)
+    decoded = as_jpeg(original, quality)
+    assert score(original, decoded) == pytest.approx(oracle(original, decoded), abs=0.05)
+
+
+def test_gray_is_a_color() -> None:
+    gray = picture(120, 90, 1, channels=1)
+    worse = np.clip(gray.astype(int) + np.random.default_rng(2).integers(-9, 10, gray.shape), 0, 255)
+    twice = [np.repeat(pixels, 3, axis=2).astype(np.uint8) for pixels in (gray, worse)]
+    assert score(gray, worse.astype(np.uint8)) == pytest.approx(score(*twice), abs=1e-9)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 50), (70, 40)])
+def test_the_same_picture_has_100(shape: tuple[int, int], channels: int) -> None:
+    pixels = picture(*shape, seed=3, channels=channels)
+    assert score(pixels, pixels) == 100
+
+
+def test_what_nobody_sees_does_not_count_and_alpha_does() -> None:
+    original = picture(64, 80, 4, channels=4)
+    original[..., 3] = 255
+    original[:20, :, 3] = 0
+    hidden = original.copy()
+    hidden[:20, :, :3] ^= 255
+    assert score(original, hidden) == 100
+    seen = original.copy()
+    seen[:20, :, 3] = 90
+    assert score(original, seen) < 70
+
+
+def test_sixteen_bits_are_scaled_by_their_peak() -> None:
+    original = picture(90, 100, 5, channels=1)
+    decoded = as_jpeg(original[..., 0], 40)[..., None]
+    deep = [pixels.astype(np.uint16) * 257 for pixels in (original, decoded)]
+    assert score(*deep, peak=65535) == pytest.approx(score(original, decoded), abs=1e-3)
+    twelve = [np.rint(pixels * (4095 / 255)).astype(np.uint16) for pixels in (original, decoded)]
+    assert score(*twelve, peak=4095) == pytest.approx(score(original, decoded), abs=0.3)
+
+
+def test_bands_add_up_to_about_the_picture() -> None:
+    original = picture(512, 260, 6)
+    decoded = as_jpeg(original, 40)
+    whole = evidence(original, decoded)[0]
+    upper, lower = (evidence(original[rows], decoded[rows])[0] for rows in (slice(256), slice(256, 512)))
+    assert (upper + lower).score == pytest.approx(whole.score, abs=1.0)
+    assert (upper + lower).pixels.tolist() == whole.pixels.tolist()

@@ -1,0 +1,78 @@
+"""What is read from the blocks of a group that comes back exactly: files, or pictures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from tpca_cli import images
+from tpca_cli.archive.writer import Group
+from tpca_cli.errors import FileRefused, ImageRefused, printable
+from tpca_cli.exact.coders import FileCoder, JpegCoder, PixelCoder, coder_of
+from tpca_cli.interfaces import Pixels
+from tpca_cli.store.columns import split_arrays
+
+Shape = tuple[int, int]
+
+
+@functools.lru_cache(maxsize=16)
+def _coder(method: str, tables: bytes, meta: tuple[int, int, int]) -> JpegCoder | FileCoder | PixelCoder:
+    import numpy as np
+
+    channels, peak, tolerance = meta
+    described = {"method": method, "channels": channels, "peak": peak, "coder": {"tolerance": tolerance}}
+    return coder_of(described, split_arrays(np.frombuffer(tables, np.uint8)))
+
+
+def coder(group: Group) -> JpegCoder | FileCoder | PixelCoder:
+    """The coder of a group."""
+    meta = group.meta
+    numbers = (int(meta["channels"]), int(meta["peak"]), int(meta["coder"]["tolerance"]))
+    return _coder(str(meta["method"]), group.tables.tobytes(), numbers)
+
+
+def files(group: Group, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
+    """The files of a block of a group that holds files."""
+    found = coder(group)
+    if isinstance(found, PixelCoder):
+        raise FileRefused("a block of pixels where files were expected")
+    return found.decode_files(data, shapes)
+
+
+def pictures(group: Group, data: bytes, shapes: Sequence[Shape], max_pixels: int) -> list[Pixels]:
+    """The pictures of a block, with as many channels as the group has."""
+    found = coder(group)
+    if isinstance(found, PixelCoder):
+        return found.decode(data, shapes)
+    channels = int(group.meta["channels"])
+    try:
+        return [
+            images.picture_of(images.Source(file, 0), max_pixels=max_pixels, channels=channels).pixels
+            for file in found.decode_files(data, shapes)
+        ]
+    except ImageRefused as error:
+        raise FileRefused(f"a file that is kept as it is cannot be decoded: {error}") from None
+
+
+def recoded(group: Group, data: bytes, shapes: Sequence[Shape], kept: Sequence[int]) -> bytes:
+    """A block with some of its images only; files and pixels stay what they are."""
+    found = coder(group)
+    some = [shapes[position] for position in kept]
+    if isinstance(found, PixelCoder):
+        wanted = found.decode(data, shapes)
+        lossless = PixelCoder(found.channels, found.peak, found.tolerance)
+        block, back = lossless.encode([wanted[position] for position in kept])
+        if any((one != wanted[position]).any() for one, position in zip(back, kept, strict=True)):
+            raise FileRefused("pixels within a tolerance cannot be coded anew without changing them")
+        return block
+    everything = found.decode_files(data, shapes)
+    block, taken = found.encode_files([everything[position] for position in kept], some)
+    if not all(taken):
+        raise FileRefused("a file does not come back from a new block")
+    return block
+
+
+def check_digest(data: bytes, digest: bytes, name: bytes) -> None:
+    """Refuse a file that is not, byte for byte, the one that was archived."""
+    if images.source_digest(data, len(digest)) != digest:
+        raise FileRefused(f"{printable(name)} does not come back as it was: its block is damaged")

@@ -1,0 +1,77 @@
+"""`tpca cat`: one image of an archive, to stdout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.options import Console
+from tpca_cli.errors import UsageError
+
+EPILOG = """\b
+Examples:
+  tpca cat photos.h5 image_0003.png > one.png
+  tpca cat photos.h5 image_0003.png --format jpeg > one.jpg
+  tpca cat photos.h5 image_0003.png --json"""
+
+
+@click.command("cat", epilog=EPILOG)
+@click.argument("archive", type=options.INPUT)
+@click.argument("name")
+@click.option(
+    "--format",
+    type=options.FormatChoice([*options.WRITTEN, "same"]),
+    default=None,
+    help="File format, as for decode: by default png, or the source file where the archive holds it.",
+)
+@click.option(
+    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
+)
+@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.claimed_pixels_option
+@options.common_options
+def command(
+    console: Console,
+    archive: Path,
+    name: str,
+    format: str | None,
+    components: int | None,
+    basis: Path | None,
+    max_pixels: int,
+) -> int:
+    """Write the image NAME of ARCHIVE to stdout, with its metadata; `tpca ls` shows the names.
+
+    Only the block that holds it is read. With --json, an object with name and size, and the file in base64 as
+    `data`. Exit code 1 if there is no such image.
+    """
+    if sys.stdout.isatty() and not console.as_json:
+        raise UsageError("an image is no text for a terminal: redirect it, as in '> image.png'")
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.archive.writer import linked_basis
+    from tpca_cli.decode.run import one_file
+
+    linked = linked_basis(basis) if basis else None
+    with Archive(archive, basis=linked, ready=False, max_pixels=max_pixels) as opened:
+        made = one_file(opened, name, format, components)
+    for reason in made.notes:
+        console.warn(reason)
+    if not console.as_json:
+        options.write_bytes(made.data)
+        return 0
+    import base64
+
+    data = {
+        "name": made.name,
+        "file": made.target,
+        "height": made.height,
+        "width": made.width,
+        "mode": made.mode,
+        "bytes": len(made.data),
+        "notes": list(made.notes),
+        "data": base64.b64encode(made.data).decode("ascii"),
+    }
+    console.result(data, "")
+    return 0

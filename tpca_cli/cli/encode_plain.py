@@ -1,0 +1,142 @@
+"""`tpca encode --plain`: the coefficients of images as numbers, in a scores file."""
+
+from __future__ import annotations
+
+import functools
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tpca_cli.cli import options
+from tpca_cli.cli.options import Console
+from tpca_cli.cli.text import duration, human, table
+from tpca_cli.errors import UsageError, printable
+
+if TYPE_CHECKING:
+    from tpca_cli.encode.plain import Plain, PlainRequest
+
+
+NOT_PLAIN = ("psnr", "energy", "max_bytes", "ratio", "step", "refit", "strip_metadata")
+
+
+def plain_options(function: options.F) -> options.F:
+    """`--plain` and what belongs to it; with it, scores are written and the command itself is not called."""
+
+    @functools.wraps(function)
+    def either(*args: Any, plain: bool, dtype: str | None, compress: bool, **asked: Any) -> Any:
+        if plain:
+            return _plain(dtype or "float32", compress, **asked)
+        if dtype is not None or compress:
+            raise UsageError("--dtype and --compress belong to --plain")
+        return function(*args, **asked)
+
+    for option in (
+        click.option("--compress", is_flag=True, help="With --plain: deflate the numbers; takes longer."),
+        click.option(
+            "--dtype",
+            type=click.Choice(["float32", "float64"]),
+            help="With --plain: the type of the numbers. [default: float32]",
+        ),
+        click.option("--plain", is_flag=True, help="Write coefficients as numbers: scores, no archive."),
+    ):
+        either = option(either)
+    return either  # type: ignore[return-value]
+
+
+def _plain(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int:
+    """Read the options of `encode` as far as they mean something here, and project the sources."""
+    from tpca_cli.encode.plain import PlainRequest
+    from tpca_cli.sources.read_plan import Reading
+
+    wrong = [name for name in NOT_PLAIN if asked[name] not in (None, False)]
+    if wrong:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+        raise UsageError(f"--plain keeps coefficients as they are: leave out {named}")
+    if asked["tile"] or asked["method"] != "auto":
+        raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
+    if asked["on_change"] != "replace" and not asked["append"]:
+        raise UsageError("--on-change belongs to --append")
+    output = asked["output"]
+    if asked["append"] and output.is_symlink():
+        output = Path(os.path.realpath(output))  # a link to a file stays a link
+    request = PlainRequest(
+        asked["sources"],
+        output,
+        Reading(asked["size"], asked["max_pixels"], asked["on_error"], asked["workers"]),
+        asked["basis"],
+        asked["link_basis"],
+        asked["components"],
+        dtype,
+        compress,
+        asked["force"],
+        asked["append"],
+        asked["on_change"],
+    )
+    if asked["dry_run"]:
+        return _plan(console, request)
+    return _locked(console, request, asked["cluster"], asked["lock_wait"])
+
+
+def _plan(console: Console, request: PlainRequest) -> int:
+    """What the run would do, from headers alone."""
+    from tpca_cli.encode.plain import plan_plain
+
+    facts = plan_plain(request, console.progress)
+    console.result(facts, table(facts))
+    return 0
+
+
+def _locked(console: Console, request: PlainRequest, cluster: str | None, lock_wait: float) -> int:
+    """Project the sources under the lock of the output, and say what the file holds."""
+    from tpca_cli import store
+    from tpca_cli.cluster.connect import connect
+    from tpca_cli.encode.plain import encode_plain
+
+    with ExitStack() as stack:
+        stack.enter_context(store.lock(request.output, lock_wait))
+        for path in store.remove_stale(request.output)[0]:
+            console.say(f"removed {printable(path)}, left by a killed run")
+        if cluster is not None:
+            from tpca_cli.encode.plain_remote import project_on
+            from tpca_cli.encode.remote import cluster_workers
+
+            connected = stack.enter_context(connect(cluster))
+            probe = cluster_workers(connected).probe
+            request = replace(request, probe=probe, project=partial(project_on, connected))
+        result = encode_plain(request, console.say, console.progress)
+    console.skipped(result.skipped)
+    return _tell(console, request, result)
+
+
+def _tell(console: Console, request: PlainRequest, result: Plain) -> int:
+    from tpca_cli.archive.limits import usual_or_more
+    from tpca_cli.scores.reader import Scores
+
+    limit = usual_or_more(request.reading.max_pixels)
+    with Scores(request.output, skim=True, max_pixels=limit) as scores:
+        facts = scores.info()
+    counts = {"added": result.added, "replaced": result.replaced, "unchanged": result.unchanged}
+    data = {
+        **facts,
+        "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
+        **result.ignored.to_dict(),
+        "appended": counts if request.append else None,
+        "output": request.output,
+        "seconds": console.seconds,
+    }
+    basis = "its basis" if facts["basis"] == "embedded" else "the digest of its basis"
+    frames = "" if facts["frames"] == facts["images"] else f" ({facts['frames']} frames)"
+    lines = [
+        f"{facts['images']} images{frames} x {facts['components']} components, {facts['dtype']}, "
+        f"with {basis}, in {duration(console.seconds)}",
+        f"{printable(request.output)}: {human(facts['file_bytes'])}",
+    ]
+    if request.append:
+        lines.insert(0, f"{result.added} added, {result.replaced} replaced, {result.unchanged} unchanged")
+    console.result(data, "\n".join(filter(None, [*lines, str(result.ignored)])))
+    return options.EXIT_SKIPPED if result.skipped else 0

@@ -1,0 +1,191 @@
+"""A dense basis in few bytes: its eigentensors coded as pictures, by the same coder as images.
+
+An error dU_l of an eigentensor costs lambda_l |dU_l|^2 in the data, so what is coded is sqrt(lambda_l) U_l,
+all with one step (reverse water-filling): an eigentensor that carries little is kept coarsely, or not at all.
+With lambda_l summed over the frames that are coded, the best step is the one of the coefficients themselves.
+
+The integers that come out are the basis, for the encoder too: it projects onto what a decoder has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.tiling import REACH
+from tpca_cli.errors import FileRefused
+from tpca_cli.framing import TILE, Canvas, Framing
+from tpca_cli.tensor_pca.fixed_basis import SCALE, CodedForm, FixedBasis, Floats
+
+Arrays = Mapping[str, NDArray[Any]]
+
+FINENESS = 32
+"""Pictures of eigentensors are rounded to this part of a step, before anything is quantised."""
+MOST = 1 << 15
+"""The largest sample of such a picture: finer steps than this allows are left to plain integers."""
+TILES = (16, 8, 4)
+BLOCK_PIXELS = 1 << 17
+CANVAS_NUMBERS = 1 << 24
+"""Places times components of a block, as in every archive."""
+NUMBERS, NUMBERS_PER_BYTE = 1 << 22, 256
+"""A basis has at most so many numbers, and so many more for each byte that codes them."""
+SHIFT = 39
+"""Fractional bits, with those of the basis, of the factors that give an eigentensor its length back."""
+LARGEST_FACTOR, LARGEST_SAMPLE = (1 << 30) - 1, 1 << 23
+"""Their products are below 2^53."""
+WEAKEST = 0.25
+"""Of an eigentensor that keeps less than this share of its square, nothing is kept."""
+
+
+def code_basis(basis: FixedBasis, weights: Floats, step: float, source: str = "") -> FixedBasis:
+    """The basis as its coded form gives it back; `basis` itself where that form is no smaller.
+
+    `weights` (M,) are sqrt(lambda_l) over the frames that are going to be coded with this step. `source` is
+    the digest by which the plain integers are known.
+    """
+    if basis.indices is not None or basis.coded is not None:
+        return basis
+    columns = basis.factors[0] * 2.0**-basis.bits  # (L, M)
+    shape = picture_shape(basis.frame_shape)
+    fineness = FINENESS / step
+    largest = float((np.abs(columns).max(axis=0) * weights).max(initial=0.0)) * fineness
+    if min(shape[:2]) < TILES[-1] or not 0 < largest <= MOST or not _possible(shape, columns.shape[1]):
+        return basis
+    lengths = weights * fineness
+    pictures = np.rint(columns * lengths).T.reshape(-1, *shape)  # (M, h, w, c)
+    coder = _trained(pictures, shape)
+    factors = np.zeros(len(lengths))
+    np.divide(2.0**SHIFT / SCALE, lengths, out=factors, where=lengths > 0)
+    factors = np.where(factors <= LARGEST_FACTOR, np.rint(factors), 0)
+    arrays: dict[str, NDArray[Any]] = dict(coder.to_arrays())
+    arrays["lengths"] = factors.astype(np.uint32)
+    blocks, values = _blocks(coder, pictures)
+    scaled = _scaled(values, arrays["lengths"], basis.bits)  # (L, M)
+    weak = ((scaled * 2.0**-basis.bits) ** 2).sum(axis=0) < WEAKEST
+    if weak.any():
+        arrays["lengths"][weak] = 0
+        scaled[:, weak] = 0
+        pictures[weak] = 0
+        blocks, _ = _blocks(coder, pictures)
+    arrays["sizes"] = np.array([len(block) for block in blocks], np.uint32)
+    arrays["payload"] = np.frombuffer(b"".join(blocks), np.uint8)
+    form = CodedForm({**coder.meta, "source": source}, arrays)
+    coded = replace(basis, factors=(scaled.astype(np.int64),), coded=form)
+    good = coded.bounded and coded.invertible and coded.stored_bytes < basis.stored_bytes
+    return coded if good else basis
+
+
+def coder_from_arrays(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
+    """The coder that `Coder.meta` and `to_arrays` described, its basis decoded if that is coded."""
+    try:
+        settings = meta["basis"].get("coded")
+        if settings is None:
+            return Coder.from_arrays(meta, arrays)
+        shape = tuple(int(side) for side in meta["basis"]["frame"])
+        inner = {k.removeprefix("basis_coded_"): v for k, v in arrays.items() if k.startswith("basis_coded_")}
+        factor = decode_basis(shape, int(meta["basis"]["bits"]), settings, inner)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileRefused(f"coded basis is incomplete or malformed ({error})") from error
+    return Coder.from_arrays(meta, {**arrays, "basis_factor0": factor})
+
+
+def decode_basis(
+    frame_shape: tuple[int, ...], bits: int, settings: Mapping[str, Any], arrays: Arrays
+) -> Floats:
+    """The integers (L, M) of a coded basis; refused before anything large is made of them."""
+    lengths, sizes, payload = (np.asarray(arrays[name]) for name in ("lengths", "sizes", "payload"))
+    shape, count = picture_shape(frame_shape), lengths.size
+    if (
+        not 1 <= bits < SHIFT
+        or lengths.shape != (count,)
+        or not count
+        or sizes.ndim != 1
+        or payload.ndim != 1
+        or payload.dtype != np.uint8
+    ):
+        raise FileRefused("a coded basis has tables of impossible shapes")
+    if math.prod(shape) * count > NUMBERS + NUMBERS_PER_BYTE * payload.size:
+        raise FileRefused(f"a basis of {count} tensors {frame_shape} in {payload.size} bytes")
+    coder = Coder.from_arrays(settings, arrays)
+    tile = coder.framing.height
+    if coder.framing != Framing(TILE, tile, tile, shape[2]) or tile not in TILES:
+        raise FileRefused(f"a coded basis of {frame_shape} with frames {coder.framing.frame_shape}")
+    each = _per_block(shape, tile)
+    if not each or sizes.size != -(-count // each) or int(sizes.sum(dtype=np.uint64)) != payload.size:
+        raise FileRefused("the blocks of a coded basis are not those of its tensors")
+    data, at, parts = payload.tobytes(), 0, []
+    for block, size in enumerate(sizes.tolist()):
+        here = min(each, count - block * each)
+        parts.append(coder.decode_signed(data[at : at + size], shape[:2], here))
+        at += size
+    return _scaled(np.concatenate(parts), lengths, bits)
+
+
+def picture_shape(frame_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Rows, columns and channels of the picture that an eigentensor is coded as."""
+    if len(frame_shape) >= 3 and frame_shape[-1] <= 4:
+        return math.prod(frame_shape[:-2]), frame_shape[-2], frame_shape[-1]
+    return math.prod(frame_shape[:-1]), frame_shape[-1], 1
+
+
+def _possible(shape: tuple[int, int, int], count: int) -> bool:
+    return bool(_per_block(shape, _tile(shape))) and math.prod(shape) * count <= NUMBERS * NUMBERS_PER_BYTE
+
+
+def _tile(shape: tuple[int, int, int]) -> int:
+    return next((tile for tile in TILES if tile <= min(shape[:2])), TILES[-1])
+
+
+def _per_block(shape: tuple[int, int, int], tile: int) -> int:
+    """Pictures of a block; 0 if not even one may be in it."""
+    grid = -(-shape[0] // tile), -(-shape[1] // tile)
+    if Canvas().beside(*grid).places * tile * tile * shape[2] > CANVAS_NUMBERS:
+        return 0
+    return max(1, BLOCK_PIXELS // (grid[0] * grid[1] * tile * tile))
+
+
+def _trained(pictures: Floats, shape: tuple[int, int, int]) -> Coder:
+    """A coder of cosine modes, with the colors of these pictures, whose step is FINENESS."""
+    tile, channels = _tile(shape), shape[2]
+    samples = pictures.reshape(-1, channels)
+    _, colors = np.linalg.eigh(samples.T @ samples)  # falling from here on
+    colors = colors[:, ::-1] * np.where(colors.sum(axis=0) < 0, -1, 1)[::-1]
+    indices = np.stack(np.unravel_index(np.arange(tile * tile * channels), (tile, tile, channels)), axis=1)
+    modes = FixedBasis.from_modes([_cosines(tile), _cosines(tile), colors], indices, dtype=np.uint16)
+    lapped = tile >= 2 * REACH and max(shape[:2]) > tile
+    sample = list(pictures[:: max(1, len(pictures) // 64)])
+    framing = Framing(TILE, tile, tile, channels)
+    return Coder.train(sample, framing, modes, FINENESS, effort=0, lapped=lapped)
+
+
+def _cosines(n: int) -> Floats:
+    k = np.arange(n)
+    modes = np.cos(np.pi * (2 * k[:, None] + 1) * k[None, :] / (2 * n)) * math.sqrt(2 / n)
+    modes[:, 0] /= math.sqrt(2)
+    return modes
+
+
+def _blocks(coder: Coder, pictures: Floats) -> tuple[list[bytes], Floats]:
+    """The coded blocks, and the pictures (M, c, h, w) that they stand for, in 1/SCALE."""
+    shape = (pictures.shape[1], pictures.shape[2], pictures.shape[3])
+    each, blocks, parts = _per_block(shape, coder.framing.height), [], []
+    for start in range(0, len(pictures), each):
+        data, values = coder.encode_signed(list(pictures[start : start + each]))
+        blocks.append(data)
+        parts.append(values)
+    return blocks, np.concatenate(parts)
+
+
+def _scaled(values: Floats, lengths: NDArray[Any], bits: int) -> Floats:
+    """Decoded pictures (M, c, h, w) as eigentensors (L, M) of the length they had; all are integers."""
+    rows = np.moveaxis(values, 1, -1).reshape(len(values), -1)  # (M, L)
+    if np.abs(rows).max(initial=0) >= LARGEST_SAMPLE or lengths.max(initial=0) > LARGEST_FACTOR:
+        raise FileRefused("a coded basis has samples or lengths beyond its range")
+    product = rows * lengths[:, None].astype(np.float64) * 2.0 ** (bits - SHIFT)
+    return np.ascontiguousarray(np.floor(product + 0.5).T)

@@ -1,0 +1,347 @@
+"""Images to plain coefficients: the one pass over the pixels that `encode --plain` makes, and what it writes.
+
+A run of images is a pure function of the basis and the source files, so that runs are projected side by side,
+in any order and anywhere, and a command that was killed takes finished ones from its checkpoint. BLAS has one
+thread in every process: the bits of a product depend on that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from tpca_cli import basisfile, images, store
+from tpca_cli.archive.index import Entry, Index
+from tpca_cli.archive.limits import usual_or_more
+from tpca_cli.checkpoint import (
+    Checkpoint,
+    check_partial,
+    plan_digest,
+    remove_partial,
+    removed_unless_interrupted,
+)
+from tpca_cli.encode.changes import changes, restorable_beside
+from tpca_cli.errors import ImageRefused, StorageError, UsageError, printable
+from tpca_cli.framing import Framing
+from tpca_cli.interfaces import Progress, Say
+from tpca_cli.parallel import busy_map
+from tpca_cli.scores.format import DTYPES, VERSION
+from tpca_cli.scores.project import coefficients_of, runs_of
+from tpca_cli.scores.reader import Scores
+from tpca_cli.scores.writer import ScoresBasis, write_scores
+from tpca_cli.sources.probe import (
+    Kind,
+    Member,
+    Probe,
+    fitting,
+    nothing_usable,
+    probe_members,
+    restorable,
+    survey,
+)
+from tpca_cli.sources.read import read_member
+from tpca_cli.sources.read_plan import Reading, check_scanned, skip_or_fail
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped, require_some, scan
+from tpca_cli.tensor_pca.basis import TensorBasis
+
+Rows = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class PlainPlan:
+    """Images and the basis that they are projected on."""
+
+    members: tuple[Member, ...]
+    framing: Framing
+    basis: TensorBasis
+    samples: str  # the type of the images' samples
+    dtype: str  # of the coefficients
+
+    def runs(self) -> list[range]:
+        """The images that are projected together."""
+        counts = [self.framing.count(member.height, member.width) for member in self.members]
+        return runs_of(counts, self.framing)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What a run of images gave; `data` are the bytes of its rows, None where the checkpoint has them."""
+
+    entries: tuple[Entry, ...]
+    data: bytes | None
+    skipped: tuple[Skipped, ...]
+
+
+Project = Callable[[PlainPlan, Reading, Checkpoint, Progress | None], Iterator[Projected]]
+
+
+def project_run(plan: PlainPlan, run: range, reading: Reading) -> Projected:
+    """Read the images of a run and project them."""
+    entries: list[Entry] = []
+    frames: list[Rows] = []
+    skipped: list[Skipped] = []
+    for member in plan.members[run.start : run.stop]:
+        try:
+            picture = read_member(member, plan.framing.channels, reading)
+        except (ImageRefused, StorageError) as error:
+            skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
+            continue
+        frames.append(plan.framing.split(picture.pixels))
+        entries.append(_entry(member, picture))
+    if not entries:
+        return Projected((), b"", tuple(skipped))
+    whole = frames[0] if len(frames) == 1 else np.concatenate(frames)
+    data = coefficients_of(plan.basis, whole, plan.dtype).tobytes()
+    return Projected(tuple(entries), data, tuple(skipped))
+
+
+def _entry(member: Member, picture: images.Picture) -> Entry:
+    ref = member.ref
+    shape = (member.height, member.width, member.mode)
+    return Entry(ref.name, picture.digest, ref.mtime_ns, ref.size, *shape, 0, mode_bits=picture.mode_bits)
+
+
+def project_all(
+    plan: PlainPlan, reading: Reading, checkpoint: Checkpoint, progress: Progress | None = None
+) -> Iterator[Projected]:
+    """The results of all runs, in order, by processes of this machine."""
+    runs = plan.runs()
+
+    def work(number: int) -> Projected:
+        done = kept(checkpoint, number, plan, runs[number])
+        if done is not None:
+            return done
+        return keep(checkpoint, number, project_run(plan, runs[number], reading))
+
+    with threadpool_limits(1, user_api="blas"):
+        for number, result in enumerate(busy_map(work, range(len(runs)), reading.workers)):
+            if progress:
+                progress("projecting", runs[number].stop, len(plan.members))
+            yield result
+
+
+def keep(checkpoint: Checkpoint, number: int, result: Projected) -> Projected:
+    """Put a finished run into the checkpoint; its rows are read from there when the file is written."""
+    entries = [
+        [e.name.hex(), e.digest.hex(), e.mtime_ns, e.source_size, e.height, e.width, e.mode, e.mode_bits]
+        for e in result.entries
+    ]
+    skipped = [[item.path.hex(), item.reason] for item in result.skipped]
+    checkpoint.put(number, {"entries": entries, "skipped": skipped}, result.data or b"")
+    return replace(result, data=None)
+
+
+def kept(checkpoint: Checkpoint, number: int, plan: PlainPlan, run: range) -> Projected | None:
+    """A run of an earlier command, if every source is, byte for byte, the file that was projected."""
+    found = checkpoint.get(number)
+    if found is None:
+        return None
+    rows = found[0]["entries"]
+    entries = tuple(
+        Entry(bytes.fromhex(name), bytes.fromhex(digest), mtime, size, h, w, mode, 0, mode_bits=bits)
+        for name, digest, mtime, size, h, w, mode, bits in rows
+    )
+    members = plan.members[run.start : run.stop]
+    if found[0]["skipped"] or [e.name for e in entries] != [m.ref.name for m in members]:
+        return None
+    try:
+        digests = [
+            images.file_digest(m.ref.path, len(e.digest)) for m, e in zip(members, entries, strict=True)
+        ]
+    except (ImageRefused, StorageError):
+        return None
+    return Projected(entries, None, ()) if digests == [e.digest for e in entries] else None
+
+
+@dataclass(frozen=True)
+class PlainRequest:
+    """Everything that decides the content of a scores file."""
+
+    sources: Sequence[str]
+    output: Path
+    reading: Reading
+    basis: Path | None = None
+    link: bool = False
+    components: int | None = None
+    dtype: str = "float32"
+    compress: bool = False
+    force: bool = False
+    append: bool = False
+    on_change: str = "replace"
+    probe: Probe = probe_members
+    project: Project = project_all
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What was done."""
+
+    added: int
+    replaced: int
+    unchanged: int
+    skipped: tuple[Skipped, ...]
+    ignored: Ignored = NOTHING_IGNORED
+
+
+def encode_plain(request: PlainRequest, say: Say, progress: Progress | None = None) -> Plain:
+    """Project the sources into `request.output`; the caller holds the lock."""
+    check_partial(request.output)
+    if request.append and request.output.exists():
+        return _append(request, progress)
+    store.check_output(request.output, request.force)
+    if request.basis is None:
+        raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
+    of = _given(request)
+    found = restorable(survey(request.sources, request.reading, progress, request.probe))
+    everything = sorted((m for group in found.groups.values() for m in group), key=lambda m: m.ref.name)
+    members, misfits = fitting(everything, Kind(of.samples, of.framing.channels), of.framing)
+    skipped = [*found.skipped, *misfits]
+    if not members:
+        raise nothing_usable(request.sources, skipped, found.ignored)
+    say(f"{len(members)} images on {of.basis.components} components ({of.basis.method})")
+    with removed_unless_interrupted(request.output):
+        index, rows, lost = _projected(request, of, members, progress)
+        skipped += lost
+        if not len(index):
+            raise nothing_usable(request.sources, skipped, found.ignored)
+        _write(request, index, rows, of, skipped, DTYPES[request.dtype])
+    return Plain(len(index), 0, 0, tuple(skipped), found.ignored)
+
+
+def plan_plain(request: PlainRequest, progress: Progress | None = None) -> dict[str, Any]:
+    """What a run would do, from the headers: nothing is written."""
+    if request.basis is None:
+        raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
+    of = _given(request)
+    found = restorable(survey(request.sources, request.reading, progress, request.probe))
+    everything = [member for group in found.groups.values() for member in group]
+    members, misfits = fitting(everything, Kind(of.samples, of.framing.channels), of.framing)
+    frames = sum(of.framing.count(member.height, member.width) for member in members)
+    width = of.basis.components * np.dtype(DTYPES[request.dtype]).itemsize
+    return {
+        "images": len(members),
+        "frames": frames,
+        "components": of.basis.components,
+        "dtype": request.dtype,
+        "coefficient_bytes": frames * width,
+        "skipped": len(found.skipped) + len(misfits),
+        **found.ignored.to_dict(),
+        "workers": request.reading.workers,
+    }
+
+
+def _given(request: PlainRequest) -> ScoresBasis:
+    assert request.basis is not None
+    stored = basisfile.read_basis(request.basis)
+    of = ScoresBasis(stored.basis, stored.framing, stored.dtype, stored.digest, request.link)
+    if request.components is not None and request.components > stored.basis.components:
+        raise UsageError(
+            f"--components {request.components}: {printable(request.basis)} has {stored.basis.components}"
+        )
+    return of.truncate(request.components)
+
+
+def _projected(
+    request: PlainRequest, of: ScoresBasis, members: Sequence[Member], progress: Progress | None
+) -> tuple[Index, Callable[[], Iterator[Rows]], list[Skipped]]:
+    """The images that could be read, their rows, and the others."""
+    plan = PlainPlan(
+        tuple(members), of.framing, of.basis, of.samples, DTYPES.get(request.dtype, request.dtype)
+    )
+    checkpoint = Checkpoint(request.output, _digest(plan, of, request.reading))
+    entries: list[Entry] = []
+    lost: list[Skipped] = []
+    for result in request.project(plan, request.reading, checkpoint, progress):
+        entries += result.entries
+        lost += result.skipped
+    runs = len(plan.runs())
+
+    def rows() -> Iterator[Rows]:
+        for number in range(runs):
+            found = checkpoint.get(number)
+            if found is None:
+                raise RuntimeError(f"finished run {number} is gone from {printable(checkpoint.folder)}")
+            yield np.frombuffer(found[1], plan.dtype).reshape(-1, plan.basis.components)
+
+    return Index.build(entries, []), rows, lost
+
+
+def _digest(plan: PlainPlan, of: ScoresBasis, reading: Reading) -> str:
+    """The name of all that decides the rows."""
+    members = [
+        [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode] for m in plan.members
+    ]
+    options = {name: value for name, value in vars(reading).items() if name != "workers"}
+    of_basis = {"digest": of.digest, "components": of.basis.components}
+    return plan_digest(
+        {"scores": VERSION, "reading": options, "basis": of_basis, "dtype": plan.dtype, "members": members}
+    )
+
+
+def _write(
+    request: PlainRequest,
+    index: Index,
+    rows: Callable[[], Iterator[Rows]],
+    of: ScoresBasis,
+    skipped: Sequence[Skipped],
+    dtype: str,
+    expect: store.Identity | None = None,
+) -> None:
+    noted = replace(index, skipped=tuple((printable(item.path), item.reason) for item in skipped))
+    write_scores(
+        request.output,
+        noted,
+        rows(),
+        of,
+        dtype,
+        compress=request.compress,
+        force=request.force or expect is not None,
+        expect=expect,
+    )
+
+
+def _append(request: PlainRequest, progress: Progress | None) -> Plain:
+    """Rows for what is new in the sources, behind those that are there; the basis is that of the file."""
+    limit = usual_or_more(request.reading.max_pixels)
+    with Scores(request.output, basis=request.basis, max_pixels=limit) as old:
+        of, dtype = old.of, old.dtype.str
+        if request.basis is not None and basisfile.read_basis(request.basis).digest != of.digest:
+            raise UsageError(
+                f"{printable(request.output)} was made with another basis ({of.digest}): leave --basis out"
+            )
+        if request.components not in (None, old.components):
+            raise UsageError(
+                f"{printable(request.output)} has {old.components} components: leave --components out"
+            )
+        found = scan(request.sources)
+        check_scanned(found, request.reading.on_error)
+        require_some(found, request.sources)
+        news = changes(old, found.refs, request.reading)
+        members, unread = request.probe(news.to_add(request.on_change), request.reading, progress)
+        members, conflicts = restorable_beside(members, old.names_bytes)
+        members, misfits = fitting(members, Kind(of.samples, of.framing.channels), of.framing)
+        skipped = [*found.skipped, *news.skipped, *unread, *conflicts, *misfits]
+        if not members:
+            remove_partial(request.output)
+            return Plain(0, 0, news.unchanged, tuple(skipped), found.left_out)
+        with removed_unless_interrupted(request.output):
+            index, rows, lost = _projected(replace(request, dtype=dtype), of, members, progress)
+            skipped += lost
+            names = set(index.names)
+            stay = [image for image, name in enumerate(old.names_bytes) if name not in names]
+            replaced = len(old) - len(stay)
+            if len(index):
+                joined = old.index.of_images(stay, []).joined(index)
+
+                def both() -> Iterator[Rows]:
+                    yield from old.rows_of(stay)
+                    yield from rows()
+
+                _write(request, joined, both, of, skipped, dtype, old.identity)
+    return Plain(len(index) - replaced, replaced, news.unchanged, tuple(skipped), found.left_out)

@@ -1,0 +1,186 @@
+"""The coders of groups that come back exactly; each turns what it codes into blocks and back.
+
+| method   | codes    | what comes back                                            |
+|----------|----------|------------------------------------------------------------|
+| `jpeg`   | files    | JPEG files, bit for bit                                    |
+| `files`  | files    | any files, bit for bit: what no other way makes smaller    |
+| `pixels` | pictures | every sample within `tolerance`, exactly where that is 0   |
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.errors import FileRefused
+from tpca_cli.exact import jpeg, pixels
+from tpca_cli.exact.priors import MODEL
+from tpca_cli.exact.skeletons import Templates
+from tpca_cli.interfaces import Pixels
+from tpca_cli.store.columns import join_blobs, split_blobs
+from tpca_cli.wasm import KernelStopped
+
+Shape = tuple[int, int]
+Arrays = dict[str, NDArray[Any]]
+TILE = 8
+"""Blocks are packed as if pictures were cut into tiles of this side."""
+NUMBER = 4
+"""Bytes of a length."""
+MOST_BYTES = 1 << 30
+"""Of the files of one block."""
+BYTES_PER_PIXEL = 40
+"""More than the scans of any JPEG file take."""
+
+
+@dataclass(frozen=True)
+class JpegCoder:
+    """JPEG files, by their coefficients."""
+
+    templates: Templates = field(default_factory=Templates)
+    method = "jpeg"
+
+    @classmethod
+    def train(cls, sample: Sequence[bytes]) -> JpegCoder:
+        """A coder that knows the headers which files of a sample share."""
+        skeletons = jpeg.skeletons_of(sample) if sample else ()
+        return cls(Templates.common(skeleton.data for skeleton in skeletons if skeleton))
+
+    def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
+        """A block of those files that come back from it bit for bit, and which these are."""
+        try:
+            parts = jpeg.take_apart(files)
+            taken = [skeleton is not None for skeleton in parts.skeletons]
+        except KernelStopped:  # a file that nobody foresaw: the others do without it
+            taken = [self._returns(data, size) for data, size in zip(files, shapes, strict=True)]
+            parts = jpeg.take_apart([data for data, good in zip(files, taken, strict=True) if good])
+        while any(taken):
+            some = [data for data, good in zip(files, taken, strict=True) if good]
+            sizes = [shape for shape, good in zip(shapes, taken, strict=True) if good]
+            block = self._joined(some, parts)
+            try:
+                same = [a == b for a, b in zip(some, self.decode_files(block, sizes), strict=True)]
+            except FileRefused:  # one of them spoils it: which one, they say by themselves
+                same = [self._returns(data, size) for data, size in zip(some, sizes, strict=True)]
+            if all(same):
+                return block, taken
+            again = iter(same)
+            taken = [good and next(again) for good in taken]
+            parts = jpeg.take_apart([data for data, good in zip(files, taken, strict=True) if good])
+        return b"", taken
+
+    def _returns(self, data: bytes, shape: Shape) -> bool:
+        try:
+            return self.decode_files(self._joined([data], jpeg.take_apart([data])), [shape]) == [data]
+        except (FileRefused, KernelStopped):
+            return False
+
+    def _joined(self, files: Sequence[bytes], parts: jpeg.Parts) -> bytes:
+        headers = self.templates.pack([skeleton for skeleton in parts.skeletons if skeleton])
+        numbers = (sum(map(len, files)), len(headers))
+        return b"".join([*(number.to_bytes(NUMBER, "little") for number in numbers), headers, parts.coded])
+
+    def decode_files(self, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
+        """The files of a block."""
+        size, length = (int.from_bytes(data[at : at + NUMBER], "little") for at in (0, NUMBER))
+        if len(data) < 2 * NUMBER + length or size > MOST_BYTES:
+            raise FileRefused("a block of JPEG files that ends early, or claims too much")
+        headers, coded = data[2 * NUMBER : 2 * NUMBER + length], data[2 * NUMBER + length :]
+        skeletons = self.templates.unpack(headers, shapes, size)
+        pixels = sum((height + TILE) * (width + TILE) for height, width in shapes)
+        if size > sum(len(skeleton.data) for skeleton in skeletons) + BYTES_PER_PIXEL * pixels:
+            raise FileRefused(f"JPEG files of {size} bytes for {pixels} pixels")
+        return jpeg.put_together(skeletons, coded, size)
+
+    def to_arrays(self) -> Arrays:
+        """What a group stores of it."""
+        found = {"templates": self.templates.skeletons, "segments": self.templates.segments}
+        return {name: join_blobs(list(blobs)) for name, blobs in found.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> JpegCoder:
+        """The mirror of `to_arrays`."""
+        found = (split_blobs(np.asarray(arrays[name], np.uint8)) for name in ("templates", "segments"))
+        return cls(Templates(*(tuple(blobs) for blobs in found)))
+
+
+@dataclass(frozen=True)
+class FileCoder:
+    """Files as they are, deflated."""
+
+    method = "files"
+
+    def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
+        """A block of all files."""
+        lengths = b"".join(len(data).to_bytes(NUMBER, "little") for data in files)
+        return lengths + zlib.compress(b"".join(files), 9), [True] * len(files)
+
+    def decode_files(self, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
+        """The files of a block."""
+        head = NUMBER * len(shapes)
+        lengths = np.frombuffer(data[:head].ljust(head, b"\0"), "<u4").astype(np.int64)
+        unpacker = zlib.decompressobj()
+        try:
+            flat = unpacker.decompress(data[head:], int(lengths.sum()) + 1)
+        except zlib.error as error:
+            raise FileRefused(f"files that cannot be inflated ({error})") from None
+        if len(flat) != int(lengths.sum()) or not unpacker.eof:
+            raise FileRefused("files of another length than the block says")
+        ends = np.cumsum(lengths)
+        return [flat[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+
+    def to_arrays(self) -> Arrays:
+        """Nothing has to be known."""
+        return {}
+
+
+@dataclass(frozen=True)
+class PixelCoder:
+    """Pictures of one number of channels whose samples reach up to `peak`."""
+
+    channels: int
+    peak: int
+    tolerance: int = 0
+    method = "pixels"
+
+    def encode(self, pictures: Sequence[Pixels]) -> tuple[bytes, list[Pixels]]:
+        """A block, and the pictures that a reader will get."""
+        return pixels.encode(pictures, self.peak, self.tolerance)
+
+    def decode(self, data: bytes, shapes: Sequence[Shape]) -> list[Pixels]:
+        """The pictures of a block."""
+        return pixels.decode(data, shapes, self.channels, self.peak, self.tolerance)
+
+    def to_arrays(self) -> Arrays:
+        """Nothing has to be known besides the description of the group."""
+        return {}
+
+
+ExactCoder: TypeAlias = JpegCoder | FileCoder | PixelCoder
+METHODS = ("jpeg", "files", "pixels")
+
+
+def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactCoder:
+    """The coder of a group by its description and its tables; FileRefused if they cannot be one's."""
+    try:
+        if meta["method"] == "jpeg":
+            return JpegCoder.from_arrays(arrays)
+        if meta["method"] == "files":
+            return FileCoder()
+        tolerance, peak, channels = int(meta["coder"]["tolerance"]), int(meta["peak"]), int(meta["channels"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileRefused(f"the coder of a group is incomplete or malformed ({error})") from error
+    if not (0 <= tolerance < peak < 1 << 16 and 1 <= channels <= 4):
+        raise FileRefused(f"samples up to {peak} with an error of {tolerance}")
+    return PixelCoder(channels, peak, tolerance)
+
+
+def described(coder: ExactCoder, channels: int) -> dict[str, Any]:
+    """The part of a group's description that is the coder's."""
+    framing = {"kind": "tile", "height": TILE, "width": TILE, "channels": channels}
+    tolerance = coder.tolerance if isinstance(coder, PixelCoder) else 0
+    return {"framing": framing, "components": 1, "tolerance": tolerance, "model": MODEL}

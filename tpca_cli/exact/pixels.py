@@ -1,0 +1,157 @@
+"""Pictures to bytes and back, every sample exactly, or none off by more than a given error.
+
+A sample is predicted by least squares over its neighbourhood, in its own plane and in those coded before;
+what it differs by is coded with contexts, in steps of 2 T + 1 if samples may be off by T. The kernel computes
+with doubles: WebAssembly defines every operation to the bit, so all machines agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpca_cli.errors import FileRefused
+from tpca_cli.exact import priors
+from tpca_cli.interfaces import Pixels
+from tpca_cli.wasm import Field, Job, Kernel, KernelStopped, Room
+
+KINDS = 3
+CONTEXTS, SLOT = 400, 32
+COUNTERS = KINDS * priors.INPUTS * CONTEXTS * SLOT + KINDS * (3 * 128 + 256 + 18 * 18)
+ENCODE, DECODE = 0, 1
+MARGIN, STRIP, TAPS = 4, 8, 20
+WIDEST = 65535
+BITS_PER_SAMPLE = 24
+"""No sample takes more: what it takes to be surprised sixteen times."""
+
+PIXELS = Kernel(
+    "exact/kernel/pixels.wasm",
+    [
+        Field("i32", "mode", "ENCODE or DECODE"),
+        Field("i32", "pictures"),
+        Field("const i32 *", "shapes", "height and width of each"),
+        Field("i32", "channels"),
+        Field("i32", "peak", "the largest value of a sample"),
+        Field("i32", "tolerance", "the largest error of a sample"),
+        Field("u16 *", "samples", "of all pictures; what a decoder will get, afterwards"),
+        Field("i32 *", "planes", "of one picture, with margins"),
+        Field("i16 *", "errors", "of its predictions"),
+        Field("double *", "strips", "sums of the strips of a row"),
+        Field("u8 *", "coded"),
+        Field("i32", "coded_room"),
+        Field("i32", "coded_length"),
+        Field("i32", "damaged"),
+        Field("const u8 *", "priors", "counters and weights to begin with"),
+        Field("i32", "model", "the number of these, 0 for none"),
+        Field("i32", "tell", "whether to say what was learned"),
+        Field("u8 *", "learned"),
+    ],
+    {},
+    {
+        "ENCODE": ENCODE,
+        "DECODE": DECODE,
+        "PIXEL_COUNTERS": COUNTERS,
+        "INPUTS": priors.INPUTS,
+        "MIXERS": priors.MIXERS,
+        "CONTEXTS": CONTEXTS,
+        "SLOT": SLOT,
+        "MARGIN": MARGIN,
+        "STRIP": STRIP,
+        "MOST_TAPS": TAPS,
+        "WIDEST_PICTURE": WIDEST,
+    },
+    header="pixels_job.h",
+)
+
+
+def encode(
+    pictures: Sequence[Pixels], peak: int, tolerance: int = 0, model: priors.Bytes | None = None
+) -> tuple[bytes, list[Pixels]]:
+    """Pictures (h, w, c) of one kind as bytes, and what a decoder will make of them."""
+    job = _encoded(pictures, peak, tolerance, model, tell=False)
+    data = job["coded"][: job.number("coded_length")].tobytes()
+    back = pictures if not tolerance else _split(job, [p.shape for p in pictures], pictures[0].dtype)
+    return data, list(back)
+
+
+def learned_from(pictures: Sequence[Pixels], peak: int) -> priors.Bytes:
+    """The state of an untrained model after these pictures."""
+    return np.array(_encoded(pictures, peak, 0, priors.untrained(COUNTERS), tell=True)["learned"])
+
+
+def _encoded(
+    pictures: Sequence[Pixels], peak: int, tolerance: int, model: priors.Bytes | None, *, tell: bool
+) -> Job:
+    shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
+    samples = np.concatenate([p.ravel() for p in pictures])
+    room = Room(samples.size * BITS_PER_SAMPLE // 8 + 4096, scratch=True)
+    job = _job(ENCODE, shapes, pictures[0].shape[2], (peak, tolerance), samples, room, model, tell=tell)
+    job.run()
+    if job.number("damaged"):
+        raise RuntimeError("coded pixels take more room than foreseen")
+    return job
+
+
+def decode(
+    data: bytes, shapes: Sequence[tuple[int, int]], channels: int, peak: int, tolerance: int = 0
+) -> list[Pixels]:
+    """The pictures of these shapes; FileRefused if the bytes are not theirs."""
+    total = sum(h * w for h, w in shapes) * channels
+    coded = np.frombuffer(data, np.uint8)
+    job = _job(
+        DECODE, shapes, channels, (peak, tolerance), Room(total, scratch=True), coded, None, tell=False
+    )
+    try:
+        job.run()
+    except KernelStopped as error:
+        raise FileRefused(f"pixels that cannot be decoded ({error})") from None
+    if job.number("damaged"):
+        raise FileRefused("pixels that cannot be decoded")
+    dtype = np.dtype(np.uint8 if peak < 256 else np.uint16)
+    return _split(job, [(h, w, channels) for h, w in shapes], dtype)
+
+
+def _split(job: Job, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.generic]) -> list[Pixels]:
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    parts = np.split(job["samples"], ends[:-1])
+    return [part.reshape(shape).astype(dtype) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _job(
+    mode: int,
+    shapes: Sequence[tuple[int, int]],
+    channels: int,
+    bounds: tuple[int, int],
+    samples: Pixels | Room,
+    coded: priors.Bytes | Room,
+    model: priors.Bytes | None,
+    *,
+    tell: bool,
+) -> Job:
+    state = priors.load("pixels", COUNTERS) if model is None else model
+    widest = max(w for _, w in shapes)
+    padded = max((h + MARGIN + 2) * (w + 2 * MARGIN) for h, w in shapes) * channels
+    return Job.of(
+        PIXELS,
+        {
+            "mode": mode,
+            "pictures": len(shapes),
+            "shapes": np.array(shapes, np.int32),
+            "channels": channels,
+            "peak": bounds[0],
+            "tolerance": bounds[1],
+            "samples": samples,
+            "planes": Room(padded, scratch=True),
+            "errors": Room(padded, scratch=True),
+            "strips": Room((widest // STRIP + 2) * (TAPS * TAPS + TAPS + 1), scratch=True),
+            "coded": coded,
+            "coded_room": coded.size,
+            "coded_length": 0 if isinstance(coded, Room) else coded.size,
+            "damaged": 0,
+            "priors": state,
+            "model": priors.MODEL if model is None else 0,
+            "tell": int(tell),
+            "learned": Room(state.size if tell else 1, scratch=True),
+        },
+    )

@@ -1,0 +1,162 @@
+"""Fit a basis to tensors of any order, or take a given operator: find, check, accumulate, solve, write."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from tpca_cli import basisfile, store
+from tpca_cli.basisfile import Origin
+from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
+from tpca_cli.fit.plan import FitOptions
+from tpca_cli.frames.items import Checked, ItemFrames, check_items
+from tpca_cli.framing import Framing
+from tpca_cli.images.arrays import read_npy
+from tpca_cli.images.source import file_digest
+from tpca_cli.interfaces import Progress, Say
+from tpca_cli.sources.items import find_items
+from tpca_cli.sources.scan import Skipped
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
+from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.floating import self_adjoint, solve_floats, solve_matrix
+from tpca_cli.tensor_pca.solve import add_blocks, fixed_threads, new_operator, solve_frames, solve_given
+from tpca_cli.tensors import Item
+
+LARGEST_OPERATOR = 4096
+"""Samples of an item up to which `auto` forms the L x L operator."""
+
+
+@dataclass(frozen=True)
+class FittedItems:
+    """What came out."""
+
+    origin: Origin
+    basis: TensorBasis
+    skipped: tuple[Skipped, ...]
+
+
+def fit_items(
+    sources: tuple[str, ...],
+    output: Path,
+    wish: FitOptions,
+    *,
+    memory: int,
+    max_values: int,
+    on_error: str,
+    force: bool,
+    say: Say,
+    progress: Progress | None = None,
+) -> FittedItems:
+    """Learn a basis from tensors and write it."""
+    store.check_output(output, force)
+    found = check_items(find_items(sources, max_values, on_error=on_error), max_values, on_error, progress)
+    with fixed_threads():
+        basis = solve_items(found, wish, memory, max_values, say, progress)
+    items = found.items
+    digests = np.frombuffer(b"".join(sorted(ref.digest(8) for ref in items.refs)), np.uint8).reshape(-1, 8)
+    origin = Origin(
+        method=basis.method,
+        framing=Framing("whole", *items.item.picture),
+        dtype=items.item.dtype,
+        frames=len(items.refs),
+        digests=digests,
+        center=wish.center,
+        choice=wish.choice,
+        item=items.item,
+    )
+    basisfile.write(output, origin, basis, None, force=force)
+    return FittedItems(origin, basis, items.skipped)
+
+
+def solve_items(
+    found: Checked,
+    wish: FitOptions,
+    memory: int,
+    max_values: int,
+    say: Say,
+    progress: Progress | None = None,
+) -> TensorBasis:
+    """The basis of tensors: integers are added up exactly, floats in float64."""
+    items = found.items
+    frames = ItemFrames(items, max_values)
+    size, count = prod(frames.frame_shape), frames.count
+    method = wish.method
+    if method == "auto":
+        method = "subspace" if count < size else "operator" if size <= LARGEST_OPERATOR else "rank1"
+    _check_wish(wish, method, size, count, memory)
+    sums = "float64 sums" if items.item.floating else "exact sums"
+    say(f"{method}: {count} tensors {items.item}, {sums}")
+    choice = {"energy": wish.energy, "center": wish.center, "tolerance": wish.tolerance}
+    truncation = wish.truncation or "indices"
+    if items.item.floating:
+        return solve_floats(frames, method, wish.components, **choice, truncation=truncation)  # type: ignore[arg-type]
+    if method == "subspace" or (method == "operator" and count < size):
+        return solve_frames(frames, method if method == "subspace" else "operator", wish.components, **choice)  # type: ignore[arg-type]
+    operator = new_operator(method, frames.frame_shape, frames.dtype)
+    add_blocks(operator, frames, progress)
+    if not isinstance(operator, ModeOperators):
+        return solve_given(operator, wish.components, **choice, consume=True)  # type: ignore[arg-type]
+    complete = solve_modes(operator, center=wish.center)
+    if truncation == "svd":
+        return singular_rank1(complete, solve_frames(frames, "operator", wish.components, **choice))  # type: ignore[arg-type]
+    return measured_rank1(complete, frames, wish.components, energy=wish.energy)
+
+
+def _check_wish(wish: FitOptions, method: str, size: int, count: int, memory: int) -> None:
+    if wish.operator_only or wish.keep_operator:
+        raise UsageError("tensors are fitted in one run: leave out --operator-only and --keep-operator")
+    if wish.truncation == "products":
+        raise UsageError("--truncation products is for images: use indices or svd")
+    side = {"subspace": count, "operator": min(size, count)}.get(method, 0)
+    if wish.truncation == "svd":
+        side = min(size, count)
+    kept = min(wish.components or min(size, count), size, count) * size
+    need = 8 * (3 * side * side + (3 * kept if method != "rank1" or wish.truncation == "svd" else 2 * size))
+    if need > memory:
+        raise UsageError(
+            f"{method} takes {need} bytes for {count} tensors of {size} samples, --memory allows {memory}: "
+            "raise it, keep fewer --components, or use --method rank1"
+        )
+
+
+def fit_operator(
+    path: Path, output: Path, wish: FitOptions, *, memory: int, max_values: int, force: bool, say: Say
+) -> FittedItems:
+    """Algorithm 1 for a given self-adjoint operator with 2d modes, from a `.npy` file."""
+    if wish.method not in ("auto", "operator") or wish.center or wish.operator_only or wish.keep_operator:
+        raise UsageError("--operator is the input of Algorithm 1: it goes with --method operator alone")
+    if wish.truncation is not None:
+        raise UsageError("--truncation belongs to --method rank1, not to --operator")
+    store.check_output(output, force)
+    name = printable(path)
+    try:
+        given = read_npy(os.fsencode(path), max_values)
+        if 4 * 8 * given.size > memory:
+            raise UsageError(f"{name} has {given.size} entries; raise --memory to {32 * given.size} bytes")
+        matrix, shape = self_adjoint(given)
+    except (ImageRefused, TpcaError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise TpcaError(f"{name}: {error}") from None
+    item = Item(shape, "f8")
+    problem = item.problem()
+    if problem is not None:
+        raise TpcaError(f"{name}: an operator on {problem}")
+    say(f"operator: given, {len(matrix)} x {len(matrix)}")
+    with fixed_threads():
+        basis = solve_matrix(matrix, shape, wish.components, energy=wish.energy, tolerance=wish.tolerance)
+    origin = Origin(
+        method="operator",
+        framing=Framing("whole", *item.picture),
+        dtype="f8",
+        frames=1,
+        digests=np.frombuffer(file_digest(os.fsencode(path), 8), np.uint8).reshape(1, 8),
+        choice=wish.choice,
+        item=item,
+    )
+    basisfile.write(output, origin, basis, None, force=force)
+    return FittedItems(origin, basis, ())

@@ -1,0 +1,58 @@
+"""Frames to coefficients in products of a fixed size, so that the bits depend on the list of images alone.
+
+A run of images is what one worker projects at a time: it follows from the numbers of their frames. Within it
+the products have a fixed number of frames, and whoever calls this allows BLAS one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpca_cli.framing import Framing
+from tpca_cli.interfaces import Block
+from tpca_cli.tensor_pca.basis import TensorBasis
+
+RUN_VALUES = 1 << 22  # of all frames of a run; an image with more is a run of its own
+RUN_IMAGES = 1 << 12
+PRODUCT_VALUES = 1 << 22  # of the frames of one product
+
+
+def runs_of(counts: Sequence[int], framing: Framing) -> list[range]:
+    """Neighboring images that are projected together; `counts` are the frames of each."""
+    size = prod(framing.frame_shape)
+    found: list[range] = []
+    first, values = 0, 0
+    for number, count in enumerate(counts):
+        if number > first and (values + count * size > RUN_VALUES or number - first == RUN_IMAGES):
+            found.append(range(first, number))
+            first, values = number, 0
+        values += count * size
+    return [*found, range(first, len(counts))] if counts else found
+
+
+def coefficients_of(basis: TensorBasis, frames: Block, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """d_nl = X_in U_il (eq 4.1.2) of the frames of a run, (n, M)."""
+    rows = max(1, PRODUCT_VALUES // prod(basis.frame_shape))
+    out = np.empty((len(frames), basis.components), dtype)
+    for start in range(0, len(frames), rows):
+        out[start : start + rows] = basis.project(frames[start : start + rows])
+    return out
+
+
+def by_run(blocks: Iterator[Block], lengths: Sequence[int]) -> Iterator[Block]:
+    """Blocks of any lengths as blocks of these lengths."""
+    held: list[Block] = []
+    have = 0
+    for length in lengths:
+        while have < length:
+            block = next(blocks)
+            held.append(block)
+            have += len(block)
+        whole = held[0] if len(held) == 1 else np.concatenate(held)
+        yield whole[:length]
+        held, have = [whole[length:]], have - length

@@ -1,0 +1,55 @@
+// Written by `make kernel` from the list in visual/ssimulacra2.py: change it there.
+//
+// The kernel works on `the_job`; Python finds it through `job`, and compares `layout` with its own list.
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef int8_t i8;
+typedef uint16_t u16;
+typedef int16_t i16;
+typedef uint32_t u32;
+typedef int32_t i32;
+typedef uint64_t u64;
+typedef int64_t i64;
+
+#define EXPORT(name) __attribute__((export_name(#name)))
+
+enum {
+    SCALES = 6,
+    SMALLEST = 8,
+};
+
+typedef struct {
+    i32 height;
+    i32 width;
+    i32 stride;           // from row to row of a plane: the width in whole vectors
+    i32 channels;         // 1 or 3
+    i32 scales;           // out
+    const u16 *original;  // (height, width, channels)
+    const u16 *decoded;   // (height, width, channels)
+    const float *linear;  // light of each sample value, 0 .. 1
+    float *planes;        // (2, 3, height, stride) light of both pictures
+    float *rows;          // a line with margins, and eleven lines of all that is blurred
+    double *sums;         // (scales, colors, 3 errors, mean and fourth power), out
+} Job;
+
+_Static_assert(offsetof(Job, height) == 0, "as in Python");
+_Static_assert(offsetof(Job, width) == 4, "as in Python");
+_Static_assert(offsetof(Job, stride) == 8, "as in Python");
+_Static_assert(offsetof(Job, channels) == 12, "as in Python");
+_Static_assert(offsetof(Job, scales) == 16, "as in Python");
+_Static_assert(offsetof(Job, original) == 20, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 24, "as in Python");
+_Static_assert(offsetof(Job, linear) == 28, "as in Python");
+_Static_assert(offsetof(Job, planes) == 32, "as in Python");
+_Static_assert(offsetof(Job, rows) == 36, "as in Python");
+_Static_assert(offsetof(Job, sums) == 40, "as in Python");
+_Static_assert(sizeof(Job) == 44, "as in Python");
+
+static Job the_job;
+
+EXPORT(job) Job *job_address(void) { return &the_job; }
+EXPORT(layout) i32 job_layout(void) { return 0x3911f247; }
+EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build
