@@ -243,7 +243,7 @@ def test_inspect_takes_patterns_for_its_sources(place: Path, tmp_path: Path) -> 
     assert "none of the archive's images" in tpca(*words, "--include", "nothing", code=1).err
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from([b"a", b"b", b"thumbs", b"x.gif"]), min_size=1, max_size=4))
 def test_a_pattern_without_slash_matches_any_part(parts) -> None:
     name = b"/".join(parts)
@@ -252,7 +252,7 @@ def test_a_pattern_without_slash_matches_any_part(parts) -> None:
     assert Patterns([name.decode()]).match(name + b"/below") and not Patterns([]).match(name)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["a*", "*b", "holiday", "image_0001.png", "*"]), max_size=3))
 def test_include_and_exclude_split_the_sources(place, patterns) -> None:
     """What is included and what is excluded by the same patterns are all images, each once."""

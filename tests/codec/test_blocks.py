@@ -79,7 +79,7 @@ def symbols_of(plan: ScanOrder, tiles: int, largest: int, rng: np.random.Generat
     return Symbols(values, flags)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(GRIDS, NAMES, st.sampled_from([0, 1, 3, 30, 5000, 1 << 40]), SEEDS)
 def test_any_symbols_come_back(shapes: list[tuple[int, int]], name: str, largest: int, seed: int) -> None:
     """Also values far beyond anything the tables were made for."""
@@ -92,7 +92,7 @@ def test_any_symbols_come_back(shapes: list[tuple[int, int]], name: str, largest
     assert np.array_equal(back.flags, symbols.flags)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(GRIDS, NAMES, st.sampled_from([1, 3, 30, 5000, 1 << 18]), SEEDS)
 def test_the_reference_reads_the_same_values(
     shapes: list[tuple[int, int]], name: str, largest: int, seed: int
@@ -108,7 +108,7 @@ def test_the_reference_reads_the_same_values(
     assert np.array_equal(decode(model, grid, block), values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(GRIDS, NAMES, st.sampled_from([0, 1, 30, 5000, 1 << 30]), SEEDS)
 def test_decoding_gives_what_encoding_said(
     shapes: list[tuple[int, int]], name: str, size: int, seed: int
@@ -159,7 +159,7 @@ def test_weights_fit_where_the_kernel_keeps_them(name: str) -> None:
         assert sums.max() < 1 << 32
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(GRIDS)
 def test_the_pyramid_visits_every_tile_once_and_looks_only_back(shapes: list[tuple[int, int]]) -> None:
     grid = Grid(shapes)

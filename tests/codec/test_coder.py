@@ -92,7 +92,7 @@ def test_every_kind_of_pixel_is_exact_at_a_fine_step(channels: int, dtype: type)
     assert all(np.array_equal(a, b) for a, b in zip(pictures, decoded, strict=True))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=5), st.integers(0, 99)
 )

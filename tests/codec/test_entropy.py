@@ -71,7 +71,7 @@ def check_damaged(model: ContextModel, block: bytes) -> None:
 MAGNITUDES = st.one_of(st.integers(0, 3), st.sampled_from([14, 15, 16, 4095, 4096]), st.integers(0, 1 << 40))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(MAGNITUDES, st.booleans()), min_size=1, max_size=200),
     st.integers(0, 255),
@@ -152,7 +152,7 @@ def test_a_block_ends_with_the_fewest_bytes() -> None:
             check_damaged(model, block[:-1] + bytes([last]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 3), st.lists(st.integers(0, 1 << 20), min_size=1, max_size=3))
 def test_flipped_bits_are_refused_or_decode_to_other_symbols(seed: int, places: list[int]) -> None:
     model = model_of(100)
@@ -162,7 +162,7 @@ def test_flipped_bits_are_refused_or_decode_to_other_symbols(seed: int, places: 
     check_damaged(model, bytes(block))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=400), st.sampled_from([0, 80, 120, 255]))
 def test_random_bytes_are_refused_or_decode_to_symbols(data: bytes, scale: int) -> None:
     check_damaged(model_of(scale, 1 << 30), data)

@@ -56,7 +56,7 @@ def by_arrays(coder: Coder, block: bytes) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", CODERS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.sampled_from([0, 1, 6, 40, 300, 5000, 10**6, 10**9]),
     st.sampled_from([0.01, 0.3, 1.0]),

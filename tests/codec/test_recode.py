@@ -37,7 +37,7 @@ def grid(coder: Coder, pictures: list[np.ndarray]) -> Grid:
     return grid_of(tuple(coder.framing.grid(h, w) for h, w in shapes(pictures)))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.permutations(range(4)), st.integers(0, 4))
 def test_images_move_between_blocks_unchanged(coder: Coder, order: list[int], cut: int) -> None:
     """Code in two blocks, take out, put together in another order: the same pixels, the same symbols."""
@@ -86,7 +86,7 @@ def test_the_kernel_does_to_pictures_what_arrays_do(
     check_both_paths(coder, pictures)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 90)), min_size=1, max_size=4),
     st.sampled_from([0.05, 1.0, 10.0, 300.0]),

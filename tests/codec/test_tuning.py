@@ -33,7 +33,7 @@ def test_both_ways_and_a_stored_coder_agree(side: int, channels: int, lapped: bo
     assert again.encode(pictures).data == coder.encode(pictures).data
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=4), st.integers(0, 99)
 )
@@ -48,7 +48,7 @@ def test_what_is_decoded_is_what_was_measured(sizes: list[tuple[int, int]], seed
 
 
 @given(st.integers(1, 70), st.integers(1, 70), st.sampled_from([8, 16, 32]), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_tile_has_a_grade_and_regions_share_one(h: int, w: int, tile: int, channels: int) -> None:
     grades = tuning.grades_of([natural(h, w, channels, h)], tile, 255)
     down, right = -(-h // tile), -(-w // tile)

@@ -56,7 +56,7 @@ def test_every_kind_of_file_comes_back_bit_for_bit(kind, mode):
     check_comes_back(files, sizes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 100), st.booleans(), st.integers(0, 2))
 def test_any_size_and_quality_comes_back(height, width, quality, progressive, subsampling):
     file = saved(
@@ -87,7 +87,7 @@ def test_what_a_file_has_after_its_end_comes_back():
     check_comes_back([saved(natural(20, 20)) + b"\0trailing" * 9], [(20, 20)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_mutated_files_come_back_or_are_not_taken(data):
     options = data.draw(st.sampled_from([{}, {"progressive": True}, {"restart_marker_blocks": 2}]))
@@ -99,7 +99,7 @@ def test_mutated_files_come_back_or_are_not_taken(data):
     assert not taken[0] or coder.decode_files(block, [(24, 40)]) == [bytes(file)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_mutated_blocks_are_refused_or_give_some_files(data):
     files = [saved(natural(24, 40, seed=3)), saved(natural(16, 16, seed=4), progressive=True)]
@@ -121,7 +121,7 @@ def test_a_header_that_claims_a_huge_picture_takes_no_memory():
     assert jpeg._coefficients(bytes(file)) < 1 << 20
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=5))
 def test_other_files_come_back_bit_for_bit(files):
     block, taken = FileCoder().encode_files(files, [(1, 1)] * len(files))

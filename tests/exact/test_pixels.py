@@ -32,7 +32,7 @@ def test_samples_come_back_within_the_tolerance(make, channels, dtype, tolerance
     check_within(pictures, int(np.iinfo(dtype).max), tolerance)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_any_samples_come_back(data):
     height, width, channels = (data.draw(st.integers(1, high)) for high in (20, 20, 4))
@@ -63,7 +63,7 @@ def test_pictures_of_one_block_help_one_another():
     assert len(together) < sum(len(check_within([picture], 255)) for picture in pictures)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_mutated_blocks_are_refused_or_give_some_pixels(data):
     coder = PixelCoder(3, 255)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import folder
 
@@ -24,7 +24,6 @@ from tpca_cli.tensor_pca.solve import solve_frames
 G = 1 << 30
 
 
-@settings(deadline=None)
 @given(
     method=st.sampled_from(["auto", "operator", "rank1", "subspace"]),
     solver=st.sampled_from(["auto", "exact", "fast"]),

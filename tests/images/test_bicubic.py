@@ -32,7 +32,7 @@ def by_pillow(pixels: np.ndarray, size: tuple[int, int], extent: tuple[float, fl
     return np.asarray(image.resize(size[::-1], Image.Resampling.BICUBIC, box)).reshape(*size, -1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SIZES, SIZES, st.sampled_from([1, 3]), st.integers(0, 99), st.floats(0, 0.9))
 def test_it_is_the_filter_of_pillow(
     have: tuple[int, int], want: tuple[int, int], channels: int, seed: int, cut: float
@@ -44,7 +44,7 @@ def test_it_is_the_filter_of_pillow(
     assert np.abs(ours.astype(int) - by_pillow(pixels, want, extent)).max() <= 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SIZES, SIZES, st.sampled_from([1, 3]), st.integers(0, 255))
 def test_one_value_stays_what_it_is(
     have: tuple[int, int], want: tuple[int, int], channels: int, value: int
@@ -53,7 +53,7 @@ def test_one_value_stays_what_it_is(
     assert (bicubic(pixels, want, have) == value).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SIZES, SIZES, st.integers(0, 99))
 def test_colors_are_three_gray_pictures(have: tuple[int, int], want: tuple[int, int], seed: int) -> None:
     pixels = np.random.default_rng(seed).choice(np.array([0, 255], np.uint8), (*have, 3))

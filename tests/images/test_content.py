@@ -223,7 +223,7 @@ def test_stripped_metadata_is_gone_and_told(tmp_path) -> None:
     assert "--strip-metadata" in failed[0]["reason"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted({**TRAPS, **WHOLE})), st.data())
 def test_no_change_of_a_file_upsets_a_parser(name, data) -> None:
     """Cut or changed anywhere, a file gives a list of reasons, and never an error."""

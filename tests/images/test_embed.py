@@ -129,7 +129,7 @@ def test_what_has_no_place_is_named_and_left_out(format, metadata, names) -> Non
     written(format, **metadata)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sampled_from(["png", "tiff", "webp", "bmp", "ppm"]),
     st.dictionaries(

@@ -122,7 +122,7 @@ def test_metadata_without_a_place_are_named() -> None:
     assert images.left_out("tiff", images.Extras(b"junk")) == ("EXIF that is damaged",)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(

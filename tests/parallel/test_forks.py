@@ -31,7 +31,7 @@ def check_no_children() -> None:
     assert multiprocessing.active_children() == []
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 40), st.integers(1, 4))
 def test_results_and_memory_are_in_the_order_of_the_items(count: int, workers: int) -> None:
     seen = set()

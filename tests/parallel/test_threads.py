@@ -14,7 +14,7 @@ from tpca_cli.errors import Interrupted
 from tpca_cli.parallel import busy_map, ordered_map
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 40), st.integers(1, 4), st.integers(1, 6))
 def test_results_are_in_the_order_of_the_items(count: int, workers: int, window: int) -> None:
     def slow_for_some(item: int) -> int:

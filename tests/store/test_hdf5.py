@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tpca_cli.store.hdf5 import OutputFile
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     writes=st.lists(st.tuples(st.integers(0, 60), st.binary(min_size=1, max_size=20)), max_size=12),
     broken=st.integers(0, 12),

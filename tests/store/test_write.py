@@ -40,7 +40,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     content=st.dictionaries(names, arrays, min_size=1, max_size=5),
     values=attributes,
@@ -72,7 +72,7 @@ def test_what_goes_in_comes_out(
             assert found.tobytes() == array.tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     cuts=st.lists(st.integers(0, 9), max_size=8),
     chunk=st.integers(1, 12),

@@ -78,7 +78,7 @@ METHODS = ("operator", "rank1", "subspace")
 
 
 @pytest.mark.parametrize(("method", "center"), list(product(METHODS, (False, True))))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(frames=frame_sets())
 def test_all_components_give_the_frames_back(method: str, center: bool, frames: np.ndarray) -> None:
     basis = fit(method, frames, None, center)
@@ -90,7 +90,7 @@ def test_all_components_give_the_frames_back(method: str, center: bool, frames: 
 
 
 @pytest.mark.parametrize(("method", "center"), list(product(("operator", "subspace"), (False, True))))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(frames=frame_sets(), components=st.integers(1, 12))
 def test_truncation_loses_the_dropped_eigenvalues(
     method: str, center: bool, frames: np.ndarray, components: int
@@ -109,7 +109,7 @@ def test_truncation_loses_the_dropped_eigenvalues(
     assert measured.max() <= 1e-6 * max(1e-3, basis.energies[0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(frames=frame_sets(), components=st.integers(1, 12))
 def test_chosen_rank1_tensors_lose_what_was_measured(frames: np.ndarray, components: int) -> None:
     basis = fit("rank1", frames, None, False)
@@ -121,7 +121,7 @@ def test_chosen_rank1_tensors_lose_what_was_measured(frames: np.ndarray, compone
     assert abs(error - dropped) <= 1e-6 * dropped + 1e-12 * basis.total
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(frames=frame_sets(), components=st.integers(1, 12))
 def test_the_svd_of_the_coefficients_is_algorithm_1(frames: np.ndarray, components: int) -> None:
     whole = fit("operator", frames, None, False)
@@ -141,7 +141,7 @@ def test_the_svd_of_the_coefficients_is_algorithm_1(frames: np.ndarray, componen
     assert chosen >= error - 1e-9 * scale  # 4B15 can only lose more than 4B14
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(frames=frame_sets())
 def test_the_index_map_does_not_matter(frames: np.ndarray) -> None:
     """Proposition 1: eq 2.17 counts the first index fastest, C order the last."""

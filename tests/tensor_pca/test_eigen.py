@@ -42,7 +42,6 @@ def check_pairs(matrix: np.ndarray, pairs: Eigenpairs, residual: float) -> None:
     assert np.array_equal(fix_signs(u.copy()), u)
 
 
-@settings(deadline=None)
 @given(operators())
 def test_all_pairs(matrix: np.ndarray) -> None:
     pairs = solve_dense((matrix + matrix.T) / 2)
@@ -52,7 +51,6 @@ def test_all_pairs(matrix: np.ndarray) -> None:
     assert pairs.rank() == np.linalg.matrix_rank(matrix, hermitian=True)
 
 
-@settings(deadline=None)
 @given(operators(), st.integers(0, 50))
 def test_a_part_of_the_pairs(matrix: np.ndarray, count: int) -> None:
     everything, part = solve_dense(matrix), solve_dense(matrix, count)
@@ -62,7 +60,6 @@ def test_a_part_of_the_pairs(matrix: np.ndarray, count: int) -> None:
     assert np.abs(part.values - everything.values[: len(part.values)]).max(initial=0.0) <= 1e-10 * scale
 
 
-@settings(deadline=None)
 @given(operators(), st.integers(1, 12), st.integers(0, 8), st.integers(0, 2**32))
 def test_top_pairs_from_any_start(matrix: np.ndarray, count: int, guard: int, seed: int) -> None:
     size = len(matrix)
@@ -121,7 +118,7 @@ def test_not_converging_is_an_error() -> None:
         solve_top(lambda v: matrix @ v, start, 10, tolerance=1e-13, steps=2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**32))
 def test_orthonormalize_spans_the_columns(size: int, count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -32,7 +32,7 @@ def frames_of(shape: tuple[int, ...], dtype: type, count: int, seed: int = 1) ->
     return frames
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.sampled_from([(1, 1, 1), (5, 3, 1), (8, 8, 3), (16, 16, 4), (7, 12, 2)]),
     st.sampled_from([np.uint8, np.uint16]),

@@ -57,7 +57,6 @@ def in_parts(frames: np.ndarray, cuts: list[int]) -> TensorOperator:
     return operator
 
 
-@settings(deadline=None)
 @given(frame_sets(), st.integers(1, 5))
 def test_tensor_operator_is_integer_arithmetic(frames: np.ndarray, block: int) -> None:
     operator = tensor_operator(frames, block=block)
@@ -67,7 +66,6 @@ def test_tensor_operator_is_integer_arithmetic(frames: np.ndarray, block: int) -
     assert operator.trace == int((rows_of(frames) ** 2).sum())
 
 
-@settings(deadline=None)
 @given(frame_sets(most=60), st.lists(st.integers(0, 60), max_size=6), st.integers(1, 4))
 def test_parts_of_any_length_add_up(frames: np.ndarray, cuts: list[int], panel: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +74,6 @@ def test_parts_of_any_length_add_up(frames: np.ndarray, cuts: list[int], panel: 
         assert np.array_equal(operator.integers(), rows_of(frames).T @ rows_of(frames))
 
 
-@settings(deadline=None)
 @given(frame_sets(), st.integers(1, 5))
 def test_mode_operators_are_integer_arithmetic(frames: np.ndarray, block: int) -> None:
     operators = ModeOperators(frames.shape[1:])
@@ -88,7 +85,6 @@ def test_mode_operators_are_integer_arithmetic(frames: np.ndarray, block: int) -
     assert operators.trace == int((rows_of(frames) ** 2).sum())
 
 
-@settings(deadline=None)
 @given(frame_sets(), st.integers(1, 13))
 def test_gram_operator_is_integer_arithmetic(frames: np.ndarray, rows: int) -> None:
     gram = GramOperator.of(ArrayFrames(frames), rows)
@@ -114,7 +110,6 @@ def test_many_extreme_pixels_stay_exact(dtype: type) -> None:
     assert np.array_equal(tensor_operator(frames).integers(), rows_of(frames).T @ rows_of(frames))
 
 
-@settings(deadline=None)
 @given(frame_sets(), st.randoms(use_true_random=False), st.integers(0, 12))
 def test_order_and_shards_do_not_matter(frames: np.ndarray, random: object, cut: int) -> None:
     order = np.arange(len(frames))
@@ -132,7 +127,6 @@ def test_order_and_shards_do_not_matter(frames: np.ndarray, random: object, cut:
         assert np.array_equal(matrix, mode_matrix(frames, k))
 
 
-@settings(deadline=None)
 @given(frame_sets())
 def test_centering_is_subtracting_the_mean(frames: np.ndarray) -> None:
     x = rows_of(frames) - rows_of(frames).mean(axis=0)
@@ -150,7 +144,6 @@ def test_centering_is_subtracting_the_mean(frames: np.ndarray) -> None:
         assert np.abs(operators.matrix(k, center=True) - unfolded @ unfolded.T).max() <= 1e-12 * scale
 
 
-@settings(deadline=None)
 @given(frame_sets())
 def test_operators_survive_plain_arrays(frames: np.ndarray) -> None:
     operator = tensor_operator(frames)
@@ -166,7 +159,7 @@ def test_operators_survive_plain_arrays(frames: np.ndarray) -> None:
     assert np.array_equal(operator.matrix(consume=True), consumed)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(frame_sets())
 def test_low_precision_blas_is_found_and_replaced(frames: np.ndarray) -> None:
     honest = exact.multiply

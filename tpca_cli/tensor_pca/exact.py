@@ -131,7 +131,8 @@ class ExactGram:
 
     def _image(self, y: Floats, start: int, stop: int) -> npt.NDArray[Any]:
         """Y r over some columns, (rows,); exact in any type, as the columns of a panel are few."""
-        image: npt.NDArray[Any] = y[:, start:stop] @ self._signs[start:stop].astype(y.dtype)
+        with np.errstate(all="ignore"):  # as in `multiply`
+            image: npt.NDArray[Any] = y[:, start:stop] @ self._signs[start:stop].astype(y.dtype)
         return image.astype(self._wide)
 
     def _add_panel(self, y: Floats, start: int, stop: int, image: npt.NDArray[Any]) -> bool:
@@ -192,8 +193,12 @@ def _few(count: int) -> list[slice]:
 
 
 def multiply(left: Floats, right: Floats, out: Floats | None) -> Floats:
-    """left' right, one BLAS product (half of one where both are the same): what the check guards."""
-    product: Floats = np.matmul(left.T, right, out=out)
+    """left' right, one BLAS product (half of one where both are the same): what the check guards.
+
+    Flags that a BLAS leaves behind (of lanes that it throws away) mean nothing: the check decides.
+    """
+    with np.errstate(all="ignore"):
+        product: Floats = np.matmul(left.T, right, out=out)
     return product
 
 
