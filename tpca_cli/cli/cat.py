@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.errors import UsageError
 
@@ -18,7 +19,7 @@ Examples:
   tpca cat photos.h5 image_0003.png --json"""
 
 
-@click.command("cat", epilog=EPILOG)
+@click.command("cat", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
 @click.argument("name")
 @click.option(

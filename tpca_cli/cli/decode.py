@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human
 from tpca_cli.errors import printable
@@ -27,7 +28,7 @@ Examples:
   tpca decode damaged.h5 -o rescued/ --salvage"""
 
 
-@click.command("decode", epilog=EPILOG)
+@click.command("decode", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write into."

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.errors import UsageError, printable
 
@@ -17,11 +18,10 @@ Examples:
   tpca diff photos.h5 copy.h5 --decode --json
   tpca diff photos.h5 photos/ --exclude '*.gif'
 
-\b
 Exit codes: 0 nothing differs; 3 something does, or a file could not be read; 4 an archive is damaged."""
 
 
-@click.command("diff", epilog=EPILOG)
+@click.command("diff", cls=Command, epilog=EPILOG)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--decode", is_flag=True, help="Of two archives, compare the decoded pixels as well.")

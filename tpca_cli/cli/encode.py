@@ -13,6 +13,7 @@ import click
 
 from tpca_cli.cli import items, options
 from tpca_cli.cli.encode_plain import plain_options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import duration, human, table, times
 from tpca_cli.cli.text import quality as shown_quality
@@ -35,9 +36,9 @@ Examples:
   tpca encode photos/ -o exact.h5 --exact
   tpca encode faces/ -o scores.h5 --basis faces-basis.h5 --plain
 
-\b
 Targets (give one): --psnr, --quality, --energy, --max-bytes, --ratio, --step, --exact, --max-error.
 --components combines with all but --quality.
+
 Without a target, the result has 36 dB: hard to tell from the original at normal size. Where images have so
 little contrast that this would cost what can be seen in them, it has more."""
 
@@ -45,7 +46,7 @@ SHOWN = 20  # images that are named, unless all are asked for
 SHOWN_REASONS = 5
 
 
-@click.command("encode", epilog=EPILOG)
+@click.command("encode", cls=Command, epilog=EPILOG)
 @options.sources_argument
 @options.output_option
 @click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import items, options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human, shape, table
 from tpca_cli.errors import UsageError
@@ -22,18 +23,18 @@ EPILOG = """\b
 Examples:
   tpca fit-basis photos/ -o basis.h5 --tile 8
   tpca fit-basis faces/ -o faces.h5 --size 64x64 --components 100 --center
-  tpca fit-basis monday/ -o basis.h5 --tile 8 && tpca fit-basis tuesday/ --update basis.h5
+  tpca fit-basis monday/ -o basis.h5 --tile 8
+  tpca fit-basis tuesday/ --update basis.h5
   tpca fit-basis shard1/ -o part1.h5 --tile 8 --operator-only
-  tpca fit-basis volumes/ -o volumes-basis.h5 --method subspace --components 3
+  tpca fit-basis volumes/ -o volume.h5 --method subspace --components 3
   tpca fit-basis faces/ -o faces.h5 --method subspace --scores scores.h5
 
-\b
 Methods: rank1 (small matrices, one per mode), operator (the eigentensors of the whole operator: the best
 basis for its size), subspace (the same for fewer images than pixels), auto.
+
 Solvers: exact forms the operator (its space is the true one within 1e-6, or residuals are at most
 --tolerance; needed for --all, --keep-operator, --update and merge), fast reads the frames a few times.
 
-\b
 Where an operator does not fit --memory its products are streamed, and auto may choose otherwise: the same
 images then give the same components within their residuals, but a file with another digest."""
 
@@ -80,7 +81,7 @@ def solve_options(function: options.F) -> options.F:
     return function
 
 
-@click.command("fit-basis", epilog=EPILOG)
+@click.command("fit-basis", cls=Command, epilog=EPILOG)
 @options.any_sources_argument
 @click.option(
     "-o",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.errors import UsageError
 
@@ -35,7 +36,7 @@ Pictures are PNG files, or JPEG to OUT.jpg."""
 PICTURE = options.OutputFile(options.PICTURES)
 
 
-@click.command("inspect", epilog=EPILOG)
+@click.command("inspect", cls=Command, epilog=EPILOG)
 @click.argument("file", type=options.INPUT)
 @click.option("--list", "listed", is_flag=True, help="List the images of an archive, with PSNR and bytes.")
 @options.sort_option

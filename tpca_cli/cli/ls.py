@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import plain, safe
 from tpca_cli.errors import UsageError, printable
@@ -19,10 +20,11 @@ Examples:
   tpca ls photos.h5 'holiday/*' --names
   tpca ls photos.h5 --sort psnr
   tpca ls photos.h5 --json
-  tpca ls photos.h5 'holiday/*' --print0 | tpca decode photos.h5 -o holiday/ --select-from -"""
+  tpca ls photos.h5 'holiday/*' --print0 | \\
+    tpca decode photos.h5 -o holiday/ --select-from -"""
 
 
-@click.command("ls", epilog=EPILOG)
+@click.command("ls", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
 @click.argument("globs", metavar="[GLOB]...", nargs=-1)
 @click.option("--names", is_flag=True, help="Only the names.")

@@ -18,7 +18,8 @@ from types import FrameType
 import click
 
 from tpca_cli import __version__
-from tpca_cli.cli.text import plain, safe
+from tpca_cli.cli import help
+from tpca_cli.cli.text import RED, YELLOW, paint, plain, safe
 from tpca_cli.errors import Interrupted, TpcaError, printable
 
 COMMANDS = {
@@ -54,14 +55,17 @@ Examples:
   tpca decode photos.h5 -o restored/
   tpca inspect photos.h5
 
-\b
-Every option can be set by a variable: TPCA_MEMORY=4G, or TPCA_ENCODE_PSNR=36 for one command.
+Every option can be set by a variable: TPCA_MEMORY=4G, or TPCA_ENCODE_PSNR=36
+for one command.
+
 Exit codes: 0 ok, 1 error, 2 usage, 3 finished but inputs were skipped, 4 file refused,
 5 disk or system error, 6 output exists or is in use, 128+n ended by signal n."""
 
 
 class LazyGroup(click.Group):
     """A group that imports a command's module on first use and gives each option its variables."""
+
+    context_class = help.Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands, in the order of the help page."""
@@ -102,7 +106,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(__version__, prog_name="tpca")
 def tpca() -> None:
@@ -176,8 +180,9 @@ def _report(message: str, code: int, as_json: bool, skipped: tuple[tuple[bytes, 
             print(json.dumps(plain(data)), flush=True)
         else:
             for path, reason in skipped:
-                print(safe(f"tpca: warning: skipped {printable(path)}: {reason}"), file=sys.stderr)
-            print(f"tpca: {line}", file=sys.stderr, flush=True)
+                mark = paint("tpca: warning: ", sys.stderr, YELLOW)
+                print(mark + safe(f"skipped {printable(path)}: {reason}"), file=sys.stderr)
+            print(paint("tpca: ", sys.stderr, RED) + line, file=sys.stderr, flush=True)
     except OSError:
         pass
     return code

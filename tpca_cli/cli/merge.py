@@ -8,6 +8,7 @@ import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.fit_basis import basis_text, choice_options, solve_options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 
 EPILOG = """\b
@@ -16,13 +17,13 @@ Examples:
   tpca fit-basis shard2/ -o part2.h5 --tile 8 --operator-only
   tpca merge part1.h5 part2.h5 -o basis.h5
 
-\b
 Operators are sums of integers: the result has the same bytes as one fit over all images (for rank1 with
 --components, one with --truncation products: energies are measured on pixels, and an operator has none).
+
 Parts that have counted the same image are refused, since a sum cannot be taken apart."""
 
 
-@click.command("merge", epilog=EPILOG)
+@click.command("merge", cls=Command, epilog=EPILOG)
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=options.INPUT)
 @options.output_option
 @choice_options

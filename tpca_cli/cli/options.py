@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from tpca_cli.cli.progress import STAGES, Bar
-from tpca_cli.cli.text import plain, safe
+from tpca_cli.cli.text import YELLOW, paint, plain, safe
 from tpca_cli.errors import StorageError, UsageError, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,6 +64,8 @@ class FrameSize(click.ParamType):  # type: ignore[type-arg]
 class Number(click.FloatRange):
     """A number within bounds; what is wrong with another is said in words."""
 
+    name = "x"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number, or a usage error."""
         try:
@@ -77,6 +79,8 @@ class Number(click.FloatRange):
 
 class Count(click.IntRange):
     """A whole number within bounds; what is wrong with another is said in words."""
+
+    name = "n"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number, or a usage error."""
@@ -216,11 +220,11 @@ class Console:
             self._drawn.close()
         self._bar = self._drawn = None
 
-    def _echo(self, text: str) -> None:
-        """A line on stderr, above the bar."""
+    def _echo(self, text: str, mark: str = "") -> None:
+        """A line on stderr, above the bar; what stands before the text is shown in yellow."""
         if self._drawn is not None:
             self._drawn.clear()
-        click.echo(safe(text), err=True)
+        click.echo(paint(mark, sys.stderr, YELLOW) + safe(text), err=True)
         if self._drawn is not None:
             self._drawn.refresh()
 
@@ -237,7 +241,7 @@ class Console:
     def warn(self, text: str) -> None:
         """Something the user should know; shown even when quiet."""
         if not self.as_json:
-            self._echo(f"tpca: warning: {text}")
+            self._echo(text, "tpca: warning: ")
 
     def skipped(self, items: Sequence[Any], *, shown: int = 20) -> None:
         """The inputs that were left out (things with `path` and `reason`), as warnings."""
@@ -354,7 +358,7 @@ workers_option = click.option(
     help="Threads that read and code images.",
 )
 size_option = click.option(
-    "--size", type=FrameSize(), help="Resize every image to this height and width first."
+    "--size", type=FrameSize(), metavar="HxW", help="Resize every image to this height and width first."
 )
 tile_option = click.option("--tile", type=Count(2, 256), help="Cut images into tiles of T x T pixels.")
 max_pixels_option = click.option(

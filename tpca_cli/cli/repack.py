@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human
 from tpca_cli.errors import UsageError, printable
@@ -19,7 +20,7 @@ Examples:
   tpca repack damaged.h5 -o rescued.h5 --salvage"""
 
 
-@click.command("repack", epilog=EPILOG)
+@click.command("repack", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
 @options.output_option
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")

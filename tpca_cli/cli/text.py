@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from tpca_cli.errors import printable
+
+BOLD, RED, YELLOW = "1", "31", "33"
+
+
+def paint(text: str, stream: TextIO, style: str) -> str:
+    """A text in bold or in a color where `stream` is a terminal and nobody asked for NO_COLOR."""
+    plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if not text or plain_terminal or not stream.isatty() else f"\x1b[{style}m{text}\x1b[0m"
 
 
 def human(count: float) -> str:

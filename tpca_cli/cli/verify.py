@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human
 from tpca_cli.errors import FileRefused, UsageError, printable
@@ -20,17 +21,17 @@ EPILOG = """\b
 Examples:
   tpca verify photos.h5
   tpca verify photos.h5 --against photos/ --decode
-  tpca verify photos.h5 --against photos/ --decode --min-psnr 34 --print0-verified | xargs -0 -r rm --
+  tpca verify photos.h5 --against photos/ --decode --min-psnr 34 \\
+    --print0-verified | xargs -0 -r rm --
   tpca verify exact.h5 --against photos/ --decode
 
-\b
 Exit codes: 0 everything is in order; 3 the file is intact, but not every source file is safe in it;
 4 the file is damaged or not a tpca file."""
 
 SHOWN = 20
 
 
-@click.command("verify", epilog=EPILOG)
+@click.command("verify", cls=Command, epilog=EPILOG)
 @click.argument("file", type=options.INPUT)
 @click.option(
     "--against",
