@@ -135,13 +135,13 @@ def test_3_4_5_a_signal_leaves_no_temporary(tmp_path: Path, number: signal.Signa
     source, archive = archived(tmp_path, 60, sizes=[(96, 128)])
     before = sha(archive)
     process = start([*TPCA, "encode", source, "-o", archive, "--force", *QUICK, "--workers", "1"])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not any((tmp_path / "a.h5.partial").glob("*/*")) and time.monotonic() < deadline:
         time.sleep(0.01)  # until it has begun to code
     process.send_signal(number)
     if twice:
         process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number and f"stopped by {number.name}" in err
     assert sha(archive) == before and temporaries(tmp_path) == []
     # finished blocks stay for the next run, which takes them over and clears up

@@ -205,7 +205,7 @@ def test_30_not_a_tpca_file(tmp_path: Path) -> None:
     for name in ("empty", "text", "x.png", "fifo", "other.h5", ".", "/dev/zero", "/dev/null"):
         for command in ("inspect", "verify", "decode"):
             out = ["-o", tmp_path / "out"] if command == "decode" else []
-            check_failed(forked(command, tmp_path / name, *out, timeout=5), 4)
+            check_failed(forked(command, tmp_path / name, *out, timeout=HANG), 4)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import store_job
 from broken_hdf5 import everything
-from commands import QUICK, archived, check_failed, contents, forked, scaled
+from commands import HANG, QUICK, archived, check_failed, contents, forked, scaled
 from harness import STORE, in_child, result
 from test_bombs import children_seconds
 
@@ -62,7 +62,7 @@ def refused_by_all(place: Path, path: Path, tmp_path: Path, *, shown: bool = Fal
     before, out = path.read_bytes(), tmp_path / "out"
     for words in readers(place, path, out):
         began = children_seconds()
-        ended = forked(*words, memory=2 << 30, timeout=20)
+        ended = forked(*words, memory=2 << 30, timeout=HANG)
         try:
             if not (shown and words[0] in ("inspect", "ls", "diff", "cat") and ended.code in (0, 1, 3)):
                 check_failed(ended, 4)

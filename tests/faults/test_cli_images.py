@@ -27,7 +27,7 @@ def encoded(place: Path, *options: object, code: int = 3, **limits: int) -> str:
         "encode", place / "in", "-o", place / "a.h5", *QUICK, "--force", *options, timeout=60, **limits
     )
     assert ended.code == code and "internal" not in ended.err, ended
-    assert ended.seconds < 6 * HANG and ended.peak < 500_000
+    assert ended.seconds < 2 * HANG and ended.peak < 500_000
     assert len([name for name in pixels(place / "a.h5") if name.startswith(b"image")]) == GOOD
     return ended.err
 

@@ -63,7 +63,7 @@ def attempt(command: str, place: Path, out: Path, **limits: Any) -> Ended:
     if command == "append":
         out.write_bytes((place / "a.h5").read_bytes())
         before = sha(out)
-    ended = forked(*words(command, place, out), timeout=30, **limits)
+    ended = forked(*words(command, place, out), timeout=120, **limits)
     if ended.code:
         check_failed(ended, 1)
         assert "memory" in ended.err, ended

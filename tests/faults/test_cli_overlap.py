@@ -28,7 +28,7 @@ def test_8_a_worker_that_dies_ends_the_run(tmp_path: Path, command: str) -> None
         found = children.read_text().split() if children.exists() else []
     assert found, process.communicate()
     os.kill(int(found[0]), signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1 and "worker" in err and "Traceback" not in err, err
     assert not (tmp_path / "b.h5").exists() and temporaries(tmp_path) == []
 

@@ -113,7 +113,7 @@ def foreign(folder: Path) -> dict[str, Path]:
 def test_30_not_a_tpca_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
     monkeypatch.chdir(tmp_path)
     for path in foreign(tmp_path).values():
-        outcome = run(case.reading(path), timeout=20)
+        outcome = run(case.reading(path), timeout=60)
         check_clean_failure(outcome, 4)
         assert str(path) in outcome.err
 

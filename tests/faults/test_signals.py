@@ -55,7 +55,7 @@ def test_3_4_5_one_signal(tmp_path: Path, case: Case, number: signal.Signals) ->
     target.write_bytes(result(case))
     process = begun(case, target, "--force")
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number, err
     assert "Traceback" not in err
     assert (content(target), temporaries(tmp_path)) == (result(case), [])
@@ -69,7 +69,7 @@ def test_4_a_second_signal_does_not_break_the_cleanup(tmp_path: Path, case: Case
         process.send_signal(signal.SIGINT)
         time.sleep(chance.uniform(0, 0.003))
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
         assert process.returncode == 130
         assert os.listdir(tmp_path) == []
 
@@ -141,7 +141,7 @@ def test_two_appends_at_once_lose_nothing(tmp_path: Path) -> None:
     target = tmp_path / "x.h5"
     target.write_bytes(result(STORE))
     processes = [start([*STORE.write[:2], "append", target]) for _ in range(4)]
-    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
     for process in processes:
         process.communicate()
     wanted = tmp_path / "wanted.h5"
@@ -154,7 +154,7 @@ def test_two_writers_of_one_output(tmp_path: Path) -> None:
     target = tmp_path / "x.h5"
     for _ in range(5):
         first, second = (start([*STORE.writing(target), "--pause", "0.02"]) for _ in range(2))
-        codes = sorted(process.wait(timeout=60) for process in (first, second))
+        codes = sorted(process.wait(timeout=120) for process in (first, second))
         for process in (first, second):
             process.communicate()
         assert codes == [0, 6]
