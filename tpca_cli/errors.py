@@ -15,6 +15,15 @@ def printable(path: bytes | str | os.PathLike[str]) -> str:
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
 
 
+def human(count: float) -> str:
+    """Bytes for people: 812 B, 3.4 kB, 1.2 MB (units of 1000)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
 class TpcaError(Exception):
     """Something failed for a reason that the user can act on; `skipped` are inputs and the reasons."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from paper_measure import Cost, table
 
-from tpca_cli.report.facts import human
+from tpca_cli.errors import human
 
 RIVALS = "<!-- rivals -->"  # from here on the page is that of rivals.py
 INTRO = """# The paper's experiments

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from tpca_cli.errors import human as human  # for the commands, which take all texts from here
 from tpca_cli.errors import printable
 
 BOLD, RED, YELLOW = "1", "31", "33"
@@ -16,15 +17,6 @@ def paint(text: str, stream: TextIO, style: str) -> str:
     """A text in bold or in a color where `stream` is a terminal and nobody asked for NO_COLOR."""
     plain_terminal = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if not text or plain_terminal or not stream.isatty() else f"\x1b[{style}m{text}\x1b[0m"
-
-
-def human(count: float) -> str:
-    """Bytes for people: 812 B, 3.4 kB, 1.2 MB (units of 1000)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.errors import FileRefused, printable
+from tpca_cli.errors import FileRefused, human, printable
 from tpca_cli.names import matching
 from tpca_cli.report.facts import (
     ALGORITHMS,
@@ -24,7 +24,6 @@ from tpca_cli.report.facts import (
     Section,
     counted,
     energy_text,
-    human,
     samples_text,
     shape_text,
 )

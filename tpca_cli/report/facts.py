@@ -52,15 +52,6 @@ class Spectrum:
     total: float
 
 
-def human(count: float) -> str:
-    """Bytes for people: 812 B, 3.4 kB, 1.2 MB (units of 1000)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 def counted(number: int, noun: str) -> str:
     """`1 image`, `62 images`, `10,000 images`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -16,9 +16,9 @@ from string import Template
 from typing import Any
 
 from tpca_cli import __version__
-from tpca_cli.errors import printable
+from tpca_cli.errors import human, printable
 from tpca_cli.report.charts import Chart, Curve, rate_chart, spectrum_charts, to_svg
-from tpca_cli.report.facts import Facts, human, percent
+from tpca_cli.report.facts import Facts, percent
 
 MOST_ROWS = 500  # images that the table lists, worst first
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.codec.coder import Coder
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import UsageError, human, printable
 from tpca_cli.report.charts import COLORS, Chart, Series
 from tpca_cli.report.facts import (
     ALGORITHMS,
@@ -19,7 +19,6 @@ from tpca_cli.report.facts import (
     Spectrum,
     counted,
     energy_text,
-    human,
     samples_text,
     shape_text,
 )

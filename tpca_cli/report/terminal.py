@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.errors import printable
-from tpca_cli.report.facts import Facts, Section, human, percent
+from tpca_cli.errors import human, printable
+from tpca_cli.report.facts import Facts, Section, percent
 
 NARROWEST, WIDEST, TWO_COLUMNS = 40, 120, 100
 BLOCKS, SHADES = " ▁▂▃▄▅▆▇█", " .:|"  # partial cells, and what stands for them in ASCII
