@@ -172,7 +172,10 @@ def command(
     from tpca_cli.sources.read_plan import Reading
 
     given, target = _target(components, tune)
-    _check_options(append, refit or on_change != "replace", basis is not None, bool(tile) or method != "auto")
+    if not append and (refit or on_change != "replace"):
+        options.refuse_typed(("refit", "on_change"), "{} belongs to --append")
+    if basis is not None and (tile or method != "auto"):
+        basis, method, tile = _which_basis(basis, method, tile)
     if append and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
     reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata)
@@ -187,12 +190,12 @@ def command(
     return _locked(console, request, addition, cluster, lock_wait)
 
 
-def _check_options(append: bool, about_append: bool, basis: bool, about_basis: bool) -> None:
-    """Options that mean nothing without another, or contradict it."""
-    if about_append and not append:
-        raise UsageError("--refit and --on-change belong to --append")
-    if basis and about_basis:
+def _which_basis(basis: Path | None, method: str, tile: int | None) -> tuple[Path | None, str, int | None]:
+    """Either the basis of a file or how to fit one: what was given more strongly."""
+    given, fitted = options.strength("basis"), max(map(options.strength, ("method", "tile")))
+    if given == fitted:
         raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
+    return (basis, "auto", None) if given > fitted else (None, method, tile)
 
 
 TARGETS = ("psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error")

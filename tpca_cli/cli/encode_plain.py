@@ -15,13 +15,16 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import duration, human, table
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.plain import Plain, PlainRequest
 
 
-NOT_PLAIN = ("psnr", "energy", "max_bytes", "ratio", "step", "refit", "strip_metadata")
+NOT_PLAIN = (
+    "psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error", "tune", "refit",
+    "strip_metadata",
+)  # fmt: skip
 
 
 def plain_options(function: options.F) -> options.F:
@@ -32,7 +35,7 @@ def plain_options(function: options.F) -> options.F:
         if plain:
             return _plain(dtype or "float32", compress, **asked)
         if dtype is not None or compress:
-            raise UsageError("--dtype and --compress belong to --plain")
+            options.refuse_typed(("dtype", "compress"), "{} belongs to --plain")
         return function(*args, **asked)
 
     for option in (
@@ -53,14 +56,10 @@ def _plain(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int
     from tpca_cli.encode.plain import PlainRequest
     from tpca_cli.sources.read_plan import Reading
 
-    wrong = [name for name in NOT_PLAIN if asked[name] not in (None, False)]
-    if wrong:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
-        raise UsageError(f"--plain keeps coefficients as they are: leave out {named}")
-    if asked["tile"] or asked["method"] != "auto":
-        raise UsageError("--basis brings its own method and framing: leave out --method and --tile")
-    if asked["on_change"] != "replace" and not asked["append"]:
-        raise UsageError("--on-change belongs to --append")
+    options.refuse_typed(NOT_PLAIN, "--plain keeps coefficients as they are: leave out {}")
+    options.refuse_typed(("method", "tile"), "--basis brings its own method and framing: leave out {}")
+    if not asked["append"]:
+        options.refuse_typed(("on_change",), "{} belongs to --append")
     output = asked["output"]
     if asked["append"] and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to a file stays a link

@@ -87,23 +87,9 @@ class Context(click.Context):
 
 
 class Command(click.Command):
-    """A command whose help is grouped by theme, with `-h` for the short form."""
+    """A command whose help is grouped by theme, and that has a short form of it."""
 
     context_class = Context
-
-    def __init__(self, *args: object, **settings: object) -> None:
-        super().__init__(*args, **settings)  # type: ignore[arg-type]
-        self.context_settings.setdefault("help_option_names", ["--help"])
-        self.params.append(
-            click.Option(
-                ["-h", "brief"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=_show_brief,
-                help="Show the options on one screen and exit.",
-            )
-        )
 
     def themes(self, ctx: click.Context) -> Iterator[tuple[str, list[click.Option]]]:
         """The options that are shown, by theme, in the order of the table."""
@@ -136,13 +122,6 @@ class Command(click.Command):
         while shown and shown[-1].endswith("\\"):  # half an example is none
             shown.pop()
         return "\n".join([*lines, "", *shown, more])
-
-
-def _show_brief(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        assert isinstance(ctx.command, Command)
-        click.echo(ctx.command.brief(ctx))
-        ctx.exit()
 
 
 def spelled(option: click.Option, ctx: click.Context) -> str:

@@ -48,11 +48,8 @@ def are_tensors(sources: Sequence[str], stack: bool) -> bool:
 
 
 def _refuse(*names: str) -> None:
-    """An error where options that belong to images are given with tensors; variables may be for others."""
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{name.replace('_', '-')} is of no use here: leave it out for tensors")
+    """An error where options that belong to images are given with tensors."""
+    options.refuse_typed(names, "{} is of no use here: leave it out for tensors")
 
 
 def fit_tensors(function: options.F) -> options.F:

@@ -13,14 +13,15 @@ import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 
-from tpca_cli import __version__
 from tpca_cli.cli import help
 from tpca_cli.cli.text import RED, YELLOW, paint, plain, safe
-from tpca_cli.errors import Interrupted, TpcaError, printable
+from tpca_cli.errors import Interrupted, TpcaError, UsageError, printable
 
 COMMANDS = {
     "fit-basis": "learn a basis from images",
@@ -55,8 +56,8 @@ Examples:
   tpca decode photos.h5 -o restored/
   tpca inspect photos.h5
 
-Every option can be set by a variable: TPCA_MEMORY=4G, or TPCA_ENCODE_PSNR=36
-for one command.
+Every option can be set by a variable (TPCA_MEMORY=4G, or TPCA_ENCODE_PSNR=36
+for one command) and, below that, in tpca.toml ([encode] psnr = 36).
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 finished but inputs were skipped, 4 file refused,
 5 disk or system error, 6 output exists or is in use, 128+n ended by signal n."""
@@ -77,10 +78,12 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"tpca_cli.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
-        for parameter in command.params:
-            if isinstance(parameter, click.Option) and parameter.name and parameter.envvar is None:
-                name = parameter.name.upper()
-                parameter.envvar = [f"TPCA_{cmd_name.replace('-', '_').upper()}_{name}", f"TPCA_{name}"]
+        if isinstance(command, help.Command) and "brief" not in (each.name for each in command.params):
+            command.context_settings["help_option_names"] = ["--help"]
+            command.params.append(_brief_option())
+        for name, option in options_of(command).items():
+            if option.envvar is None:
+                option.envvar = [_variable(f"{cmd_name}-{name}"), _variable(name)]
         return command
 
     def resolve_command(
@@ -88,7 +91,11 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments begin with; a usage error that names the one that may be meant."""
         try:
-            return super().resolve_command(ctx, args)
+            found = super().resolve_command(ctx, args)
+            path = None if ctx.resilient_parsing or {"-h", "--help"} & set(args) else _configuration(ctx)
+            if path is not None and found[0] is not None:
+                self._configure(path, found[0], ctx)
+            return found
         except click.UsageError as error:
             import difflib  # late: only a mistake needs it
 
@@ -97,10 +104,83 @@ class LazyGroup(click.Group):
                 raise
             raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", error.ctx) from None
 
+    def _configure(self, path: Path, name: str, ctx: click.Context) -> None:
+        """Give the command `name` what the configuration file says about it, below variables."""
+        from tpca_cli.cli import config  # late: most people have no such file
+
+        commands = {each: self.get_command(ctx, each) for each in COMMANDS}
+        options = {each: options_of(command) for each, command in commands.items() if command is not None}
+        settings = config.settings(path, name, options, ctx)
+        ctx.default_map = {name: settings}
+        ctx.ensure_object(dict)["json"] = settings.get("as_json")
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands on the help page, without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _configuration(ctx: click.Context) -> Path | None:
+    """The file with settings: a named one (none for an empty name), else one in its usual places."""
+    named = ctx.params.get("config")
+    named = os.environ.get("TPCA_CONFIG") if named is None else named
+    if named is not None:
+        return Path(named) if named else None
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    for path in (Path("tpca.toml"), Path(home, "tpca", "tpca.toml")):
+        if path.is_file():
+            if path.stat().st_uid in (os.geteuid(), 0):
+                return path
+            raise UsageError(
+                f"{printable(path)} belongs to another user: name it with --config to use it, or set "
+                "TPCA_CONFIG to nothing"
+            )
+    return None
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command that have a long name, by this name without its dashes."""
+    return {
+        name[2:]: option
+        for option in command.params
+        if isinstance(option, click.Option)
+        for name in option.opts
+        if name.startswith("--")
+    }
+
+
+def _variable(name: str) -> str:
+    """`encode-max-bytes` -> `TPCA_ENCODE_MAX_BYTES`."""
+    return f"TPCA_{name.replace('-', '_').upper()}"
+
+
+def _set(*names: str) -> bool:
+    """Whether one of these variables says yes."""
+    return any(os.environ.get(_variable(name), "").lower() not in ("", "0", "false", "no") for name in names)
+
+
+def _brief_option() -> click.Option:
+    """`-h` of a command: the short form of its help."""
+
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing and isinstance(ctx.command, help.Command):
+            click.echo(ctx.command.brief(ctx))
+            ctx.exit()
+
+    about = "Show the options on one screen and exit."
+    return click.Option(
+        ["-h", "brief"], is_flag=True, is_eager=True, expose_value=False, callback=show, help=about
+    )
+
+
+def _versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """`--version`: the program, then Python and the libraries that it works with here."""
+    if not value or ctx.resilient_parsing:
+        return
+    from tpca_cli.cli.versions import versions
+
+    click.echo(versions())
+    ctx.exit()
 
 
 @click.group(
@@ -108,8 +188,20 @@ class LazyGroup(click.Group):
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-@click.version_option(__version__, prog_name="tpca")
-def tpca() -> None:
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_versions,
+    help="Show the version, and those of the libraries, and exit.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="Read options from this file instead of tpca.toml here or in ~/.config/tpca.",
+)
+def tpca(config: str | None) -> None:
     """Compress folders of images with a basis learned from the folder itself (tensor PCA)."""
 
 
@@ -126,12 +218,16 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    as_json = "--json" in arguments or os.environ.get("TPCA_JSON", "") not in ("", "0", "false")
+    as_json = "--json" in arguments or _set(
+        "json", *(f"{name}-json" for name in arguments if name in COMMANDS)
+    )
+    found: dict[str, Any] = {}  # what commands tell about themselves while they are read
     try:
-        result = tpca.main(args=arguments, prog_name="tpca", standalone_mode=False)
+        result = tpca.main(args=arguments, prog_name="tpca", standalone_mode=False, obj=found)
         return result if isinstance(result, int) else 0
     except BaseException as error:
         # a signal that arrives during an import surfaces as ImportError: what ended us is the signal
+        as_json = as_json or bool(found.get("json"))
         return _ending(Interrupted(_received[0]) if _received else error, arguments, as_json)
 
 

@@ -146,26 +146,51 @@ SORTS = ("name", "psnr", "bytes", "pixels")
 INPUT = InputFile(path_type=Path)
 
 
+GIVEN = (  # where a value can come from, the strongest last
+    click.core.ParameterSource.DEFAULT_MAP,
+    click.core.ParameterSource.ENVIRONMENT,
+    click.core.ParameterSource.COMMANDLINE,
+)
+
+
+def strength(name: str) -> int:
+    """How a parameter was given: 3 on the command line, 2 by a variable, 1 in a configuration file, or 0."""
+    source = click.get_current_context().get_parameter_source(name)
+    return GIVEN.index(source) + 1 if source in GIVEN else 0
+
+
 def in_force(**values: Any) -> dict[str, Any]:
-    """Options of which only one may be given, by parameter name; the command line overrides variables."""
-    context = click.get_current_context()
+    """Options of which only one may be given, by parameter name.
+
+    The command line overrides variables, and these the configuration file, also where options differ.
+    """
     given = [name for name, value in values.items() if value not in (None, False)]
-    typed = [n for n in given if context.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE]
-    kept = typed or given
+    strongest = max(map(strength, given), default=0)
+    kept = [name for name in given if strength(name) == strongest]
     if len(kept) > 1:
-        names = " and ".join(_spelled(context, name, bool(typed)) for name in kept)
+        names = " and ".join(map(_spelled, kept))
         raise UsageError(f"{names} exclude one another: give one of them")
     unset = {name: False if isinstance(value, bool) else None for name, value in values.items()}
     return unset | {name: values[name] for name in kept}
 
 
-def _spelled(context: click.Context, name: str, typed: bool) -> str:
+def refuse_typed(names: Sequence[str], reason: str) -> None:
+    """An error for options that are of no use here and stand on the command line.
+
+    What variables or a configuration file say may be meant for other runs of the command.
+    """
+    wrong = ", ".join(_spelled(name) for name in names if strength(name) == len(GIVEN))
+    if wrong:
+        raise UsageError(reason.format(wrong))
+
+
+def _spelled(name: str) -> str:
     """An option as it was given: `--psnr`, or the variable."""
+    context = click.get_current_context()
     (option,) = (each for each in context.command.params if each.name == name)
     variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
-    return (
-        option.opts[0] if typed else next((each for each in variables if each in os.environ), option.opts[0])
-    )
+    shown = (each for each in variables if strength(name) == 2 and each in os.environ)
+    return next(shown, option.opts[0])
 
 
 @dataclass
