@@ -6,11 +6,12 @@ BIN    := $(VENV)/bin
 DATA   ?= sample_data
 SIZE   ?= 64x64
 LIMIT  ?= 600
+QUALITY ?= 60
 LARGE  ?= $(DATA)
 SECONDS ?= 60
 WORK   ?= build/paper
 
-.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd bench-psnr bench-targets bench-encode bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
+.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -83,6 +84,9 @@ bench-fit: $(VENV)/ready-bench ## fitting speed and memory beside other tools, t
 
 bench-rd: $(VENV)/ready-bench ## bytes at equal PSNR, SSIM and SSIMULACRA 2 beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
 	@$(BIN)/python tests/benchmarks/curves.py $(DATA) --size $(SIZE) --limit $(LIMIT)
+
+look: $(VENV)/ready-bench ## a page with crops at equal bytes beside AVIF, JPEG XL, WebP: DATA=folder QUALITY=60 LIMIT=6
+	@$(BIN)/python tests/benchmarks/look.py $(DATA) --quality $(QUALITY) --limit $(if $(filter 600,$(LIMIT)),6,$(LIMIT)) -o build/look.html
 
 bench-psnr: $(VENV)/ready-bench ## bytes and times at given PSNR beside image codecs: DATA=folder SIZE=64x64 LIMIT=600
 	@$(BIN)/python tests/benchmarks/rd.py $(DATA) --size $(SIZE) --limit $(LIMIT)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tpca_cli.errors import UsageError
 from tpca_cli.quality import decibel, loses_detail, psnr
-from tpca_cli.rate import DEFAULT_PSNR, Interval, Range, StepSearch, Target, range_for
+from tpca_cli.rate import DEFAULT_PSNR, DEFAULT_QUALITY, Interval, Range, StepSearch, Target, range_for
 
 
 def test_two_targets_are_refused_and_components_combine() -> None:
@@ -18,7 +18,10 @@ def test_two_targets_are_refused_and_components_combine() -> None:
         Target.choose(psnr=30, max_bytes=1000)
     assert Target.choose(psnr=30, components=5) == Target("psnr", 30.0, 5)
     assert Target.choose(components=5) == Target("components", 5.0, 5)
-    assert Target.choose() == Target("psnr", DEFAULT_PSNR)
+    assert Target.choose() == Target("quality", DEFAULT_QUALITY) and Target.choose().visual
+    assert Target.choose(tune="psnr") == Target.choose().without_quality() == Target("psnr", DEFAULT_PSNR)
+    asked = Target.choose(quality=50)
+    assert asked.without_quality() is asked
 
 
 @pytest.mark.parametrize(
@@ -98,5 +101,5 @@ def test_constant_images_have_nothing_to_lose() -> None:
 
 def test_what_was_not_asked_for_is_remembered_but_no_other_target() -> None:
     default = Target.choose()
-    assert default == Target("psnr", DEFAULT_PSNR) and default.detail
+    assert default == Target("quality", DEFAULT_QUALITY) and default.detail
     assert Target.from_dict(default.to_dict()).detail and not Target.from_dict({"psnr": 36.0}).detail

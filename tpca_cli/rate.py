@@ -10,8 +10,9 @@ Every target becomes a measured value that falls as the step grows, and an inter
 | `max_bytes B`  | 10 log10(size of the file)              | [10 log10(0.97 B), 10 log10(B)]             |
 | `ratio R`      | as `max_bytes`, B = raw bytes / R       |                                             |
 
-A PSNR counts from the range of the samples (`Range`). Without a target it is 36 dB, and more where the images
-have so little contrast that 36 dB would cost what can be seen in them.
+A PSNR counts from the range of the samples (`Range`). Without a target, photographs of 8 bits get a quality.
+Other images, for which SSIMULACRA 2 was not made, get 36 dB, and more where they have so little contrast that
+36 dB would cost what can be seen in them.
 
 The search knows nothing of images: it proposes steps and is told what was measured there. It interpolates
 inside the bracket on a logarithmic axis, where all of these are nearly straight lines.
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from tpca_cli.errors import UsageError
 from tpca_cli.quality import NEGLIGIBLE, decibel, psnr
 
+DEFAULT_QUALITY = 80.0
 DEFAULT_PSNR = 36.0
 PSNR_SLACK = 0.1
 QUALITY_SLACK = 0.5
@@ -44,7 +46,8 @@ KINDS = ("psnr", "quality", "energy", "max_bytes", "ratio", "step", "components"
 class Target:
     """What was asked for. `components` caps the components per frame and combines with every kind.
 
-    `detail`: nothing was asked for, so images of little contrast are coded finer than the value says.
+    `detail`: nothing was asked for, so a quality is for photographs, and images of little contrast are coded
+    finer than a PSNR says.
     `relative`: the value of a step is for samples up to 255, as a search counts it.
     `visual`: steps are made for what people see, not for the least squared error.
     """
@@ -63,6 +66,8 @@ class Target:
         Without a tune, steps are for people, unless squared errors, steps or components were asked for.
         """
         target = cls._chosen(components, given)
+        if target.detail and tune == "psnr":
+            target = target.without_quality()
         visual = target.kind in FOR_PEOPLE if tune is None else tune == "visual"
         return replace(target, visual=visual)
 
@@ -76,7 +81,13 @@ class Target:
             return cls(kind, float(value), components)
         if components is not None:
             return cls("components", float(components), components)
-        return cls("psnr", DEFAULT_PSNR, detail=True)
+        return cls("quality", DEFAULT_QUALITY, detail=True)
+
+    def without_quality(self) -> Target:
+        """What takes the place of a quality that nobody asked for, where the images are not made for one."""
+        if self.kind != "quality" or not self.detail:
+            return self
+        return Target("psnr", DEFAULT_PSNR, detail=True)
 
     @property
     def truncates(self) -> bool:
@@ -204,7 +215,8 @@ def range_for(target: Target, peak: int, variances: Sequence[float]) -> Range:
     if not target.detail or not varied:
         return Range(peak)
     allowed = max(DETAIL_AIM * varied[len(varied) // 10], NEGLIGIBLE / 2)
-    return Range(peak, math.sqrt(allowed) * 10 ** (target.value / 20))
+    decibels = target.without_quality().value
+    return Range(peak, math.sqrt(allowed) * 10 ** (decibels / 20))
 
 
 @dataclass

@@ -8,6 +8,7 @@ from command import tpca
 from pictures import folder, natural, noise, save
 
 from tpca_cli.archive.reader import Archive
+from tpca_cli.visual import score
 
 
 def verdict(archive, root, *options, code=None):
@@ -42,10 +43,42 @@ def test_without_a_word_the_floor_is_that_of_the_target(tmp_path) -> None:
     assert "less than 30" in found["failed"][0]["reason"]
     assert (
         verdict(archive, root, "--min-psnr", 5, code=0)["floor"]
-        == "at least 5 dB for each image (--min-psnr)"
+        == "at least 5 dB (--min-psnr) for each image"
     )
     shown = tpca("verify", archive, "--against", root, code=3).out
     assert "safe means: unchanged, kept whole, 30 dB" in shown
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_the_least_quality_is_that_of_the_metric(tmp_path, measured: bool) -> None:
+    """As it was stored, or, where the archive does not know it, measured on what comes back."""
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    for number in range(3):
+        save(root / f"{number}.png", natural(72, 96, seed=number))
+    tpca("encode", root, "-o", archive, "--force", *(("--quality", 70) if measured else ("--psnr", 33)))
+    with Archive(archive) as opened:
+        scores = [score(natural(72, 96, seed=number), opened[f"{number}.png"]) for number in range(3)]
+    least = sorted(scores)[1] - 0.01
+    for more in ((), ("--decode",)):
+        found = verdict(archive, root, "--min-quality", least, *more, code=3)
+        assert found["safe"] == 2 and found["min_quality"] == least
+        assert [item["path"] for item in found["failed"]] == [str(root / f"{np.argmin(scores)}.png")]
+        assert f"a quality of {min(scores):.2f}, less than" in found["failed"][0]["reason"]
+    both = verdict(archive, root, "--min-quality", 10, "--min-psnr", 99, code=3)
+    assert both["safe"] == 0 and both["floor"] == (
+        "at least 99 dB (--min-psnr) and quality 10 (--min-quality) for each image"
+    )
+    tpca("verify", archive, "--min-quality", 50, code=2)
+
+
+def test_without_a_word_a_quality_has_a_floor_too(tmp_path) -> None:
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    for number in range(3):
+        save(root / f"{number}.png", natural(72, 96, seed=number))
+    tpca("encode", root, "-o", archive, "--quality", 70, "--force")
+    found = verdict(archive, root, code=0)
+    assert found["safe"] == 3 and found["floor"].startswith("a quality of 40 (30 less than the 70")
+    assert all(item["quality"] >= 40 for item in found["worst"])
 
 
 def test_a_coarse_step_does_not_make_a_lost_picture_safe(tmp_path) -> None:

@@ -1,11 +1,14 @@
 """A quality that people mean: reached on average, stored for each image, refused where it has no meaning."""
 
+import json
+
 import numpy as np
 import pytest
 from command import tpca
 from pictures import natural, save
 
 from tpca_cli import Archive
+from tpca_cli.rate import DEFAULT_QUALITY
 from tpca_cli.visual import score
 
 
@@ -52,3 +55,49 @@ def test_deep_images_and_other_steps_are_refused_in_one_line(photos, tmp_path) -
     for more in (["--tune", "psnr"], ["--components", 10], ["--method", "operator"]):
         told = tpca("encode", photos, "-o", tmp_path / "b.h5", "--quality", 70, *more, code=2).err
         assert "leave out --tune psnr" in told
+
+
+def test_photographs_get_a_quality_without_being_asked(tmp_path) -> None:
+    """And what is no photograph of 8 bits a PSNR: small, deep, flat, with a basis or for the least error."""
+    photos = tmp_path / "in"
+    for number in range(2):
+        save(photos / f"{number}.png", natural(136, 160, seed=number))
+    ended = tpca("encode", photos, "-o", tmp_path / "a.h5", "--force", "--json")
+    assert ended.json["target"] == {"quality": DEFAULT_QUALITY, "detail": 1, "visual": 1}
+    assert DEFAULT_QUALITY <= ended.json["quality"] <= DEFAULT_QUALITY + 0.5
+    told = tpca("encode", photos, "-o", tmp_path / "a.h5", "--force").err
+    assert "no target given: aiming at a quality of 80" in told
+    assert tpca("encode", photos, "-o", tmp_path / "b.h5", "--dry-run", "--json").json["target"] == {
+        "quality": DEFAULT_QUALITY, "detail": 1, "visual": 1
+    }  # fmt: skip
+    save(tmp_path / "small" / "a.png", natural(100, 160, seed=3))
+    save(tmp_path / "flat" / "a.png", (100 + natural(136, 160, seed=4) // 64).astype(np.uint8))
+    save(tmp_path / "deep" / "a.png", natural(136, 160, 1, seed=5).astype(np.uint16) * 257)
+    asked = {"psnr": 36, "detail": 1}
+    for folder in ("small", "flat", "deep"):
+        found = tpca("encode", tmp_path / folder, "-o", tmp_path / f"{folder}.h5", "--force", "--json").json
+        assert found["target"] == asked, folder
+    found = tpca("encode", photos, "-o", tmp_path / "c.h5", "--tune", "psnr", "--force", "--json").json
+    assert found["target"] == asked and found["psnr"] >= 36
+
+
+def test_new_images_reach_the_quality_and_others_join_by_psnr(tmp_path) -> None:
+    """An append holds each night to what the archive was made for; deep images go in beside them."""
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    for number in range(2):
+        save(root / f"a{number}.png", natural(136, 160, seed=number))
+    tpca("encode", root, "-o", archive, "--force")
+    for number in range(2):
+        grain = np.random.default_rng(number).normal(0, 12, (136, 160, 3))
+        busy = np.clip(natural(136, 160, seed=9 + number) + grain, 0, 255).astype(np.uint8)
+        save(root / f"b{number}.png", busy)
+    save(root / "deep.png", natural(40, 40, 1, seed=5).astype(np.uint16) * 257)
+    facts = tpca("encode", root, "-o", archive, "--append", "--force", "--json").json
+    assert facts["images"] == 5 and not facts["warning"]
+    listed = tpca("ls", archive, "b*", "--json").out
+    seen = [json.loads(line)["quality"] for line in listed.splitlines()]
+    assert DEFAULT_QUALITY <= np.mean(seen) <= DEFAULT_QUALITY + 2
+    with Archive(archive) as opened:
+        assert opened["deep.png"].dtype == np.uint16
+    again = tpca("ls", archive, "--sort", "quality").out.split("\n")[1:]
+    assert "deep.png" in again[4] and float(again[0].split()[4]) <= float(again[3].split()[4])

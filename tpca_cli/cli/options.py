@@ -142,7 +142,7 @@ class FormatChoice(click.Choice[str]):
 
 
 WRITTEN = ("png", "webp", "tiff", "bmp", "jpeg")
-SORTS = ("name", "psnr", "bytes", "pixels")
+SORTS = ("name", "psnr", "quality", "bytes", "pixels")
 INPUT = InputFile(path_type=Path)
 
 

@@ -23,6 +23,7 @@ Examples:
   tpca verify photos.h5 --against photos/ --decode
   tpca verify photos.h5 --against photos/ --decode --min-psnr 34 \\
     --print0-verified | xargs -0 -r rm --
+  tpca verify photos.h5 --against photos/ --min-quality 60
   tpca verify exact.h5 --against photos/ --decode
 
 Exit codes: 0 everything is in order; 3 the file is intact, but not every source file is safe in it;
@@ -44,8 +45,16 @@ SHOWN = 20
     "--min-psnr",
     type=options.Number(0, 200),
     metavar="DB",
-    help="With --against: the least quality of each image. Without it, 6 dB less than the archive was asked "
-    "for (30 dB if that was a size), and an error of at most a tenth of the image's own variance.",
+    help="With --against: the least PSNR of each image. Without this and --min-quality, 6 dB or 30 points of "
+    "quality less than the archive was asked for (30 dB if that was a size), and an error of at most a tenth "
+    "of the image's own variance.",
+)
+@click.option(
+    "--min-quality",
+    type=options.Number(-100, 100),
+    metavar="Q",
+    help="With --against: the least SSIMULACRA 2 of each image, as measured while encoding; measured anew "
+    "where it was not, and with --decode.",
 )
 @click.option(
     "--print0-verified",
@@ -72,7 +81,8 @@ def command(
     console: Console,
     file: Path,
     sources: tuple[str, ...],
-    min_psnr: float,
+    min_psnr: float | None,
+    min_quality: float | None,
     print0_verified: bool,
     allow_partial: bool,
     decode: bool,
@@ -87,14 +97,17 @@ def command(
     archive, unchanged since, whole with all its metadata, and of the wanted quality; only such files are
     listed as safe to delete. An archive made with --link-basis needs --basis for that.
     """
-    if not sources and (print0_verified or min_psnr is not None or allow_partial or identical):
-        raise UsageError("--min-psnr, --print0-verified, --allow-partial and --identical need --against")
+    least = min_psnr is not None or min_quality is not None
+    if not sources and (print0_verified or least or allow_partial or identical):
+        raise UsageError(
+            "--min-psnr, --min-quality, --print0-verified, --allow-partial and --identical need --against"
+        )
     if print0_verified and console.as_json:
         raise UsageError("--print0-verified and --json both write to stdout: give one of them")
     from tpca_cli.decode.compare import Requirements, SourceComparison
     from tpca_cli.sources.scan import NOTHING_IGNORED
 
-    bar = Requirements(min_psnr, allow_partial, decode, identical)
+    bar = Requirements(min_psnr, min_quality, allow_partial, decode, identical)
     checked, compared = _check(console, file, sources, bar, basis, max_pixels, workers)
     compared = compared or SourceComparison(0, (), (), NOTHING_IGNORED, ())
     for item in checked.damage:
@@ -106,7 +119,7 @@ def command(
             options.write_bytes(b"".join(path + b"\0" for path in compared.safe))
         console.say(_text(file, checked, compared, bool(sources)))
     else:
-        data = _data(file, checked, compared, min_psnr) if sources else _data(file, checked)
+        data = _data(file, checked, bar, compared) if sources else _data(file, checked, bar)
         console.result(data, _text(file, checked, compared, bool(sources)))
     if checked.damage:
         return FileRefused.exit_code
@@ -152,7 +165,7 @@ def _warn(console: Console, compared: SourceComparison) -> None:
 
 
 def _data(
-    file: Path, checked: Checked, compared: SourceComparison | None = None, min_psnr: float | None = None
+    file: Path, checked: Checked, bar: Requirements, compared: SourceComparison | None = None
 ) -> dict[str, Any]:
     data: dict[str, Any] = {
         "file": file,
@@ -169,14 +182,15 @@ def _data(
     if compared is not None:
         data["against"] = {
             "sources": compared.sources,
-            "min_psnr": min_psnr,
+            "min_psnr": bar.min_psnr,
+            "min_quality": bar.min_quality,
             "floor": compared.floor,
             "safe": len(compared.safe),
             "identical_files": compared.identical_files,
             "identical_pixels": compared.identical_pixels,
             "failed": [{"path": item.path, "reason": item.reason} for item in compared.failed],
             **compared.ignored.to_dict(),
-            "worst": [{"path": path, "psnr": psnr} for path, psnr in compared.worst],
+            "worst": [{"path": path, "psnr": psnr, "quality": seen} for path, psnr, seen in compared.worst],
         }
     return data
 
@@ -195,6 +209,7 @@ def _text(file: Path, checked: Checked, compared: SourceComparison, sources: boo
                 f"{compared.identical_pixels} with identical pixels"
             )
         lines.append(f"safe means: unchanged, kept whole, {compared.floor}")
-        for path, psnr in compared.worst:
-            lines.append(f"  {psnr:8.2f} dB  {printable(path)}")
+        for path, psnr, seen in compared.worst:
+            quality = "" if seen is None else f"quality {seen:.2f}  "
+            lines.append(f"  {psnr:8.2f} dB  {quality}{printable(path)}")
     return "\n".join(lines)

@@ -6,8 +6,8 @@ the basis is at hand, the pixels are good enough, and no block that they need is
 while encoding; with `decode` they are measured again.
 
 Good enough is what the caller says or, without a word, both of these for each image:
-- not more than `SLACK_DB` below the quality that the archive was asked for (`PLAIN_DB` if that was none), or,
-  for a step, an error of at most one step;
+- not more than `SLACK_DB` below the PSNR, or `SLACK_QUALITY` below the quality, that was asked for
+  (`PLAIN_DB` if that was neither), or, for a step, an error of at most one step;
 - an error of at most `VARIANCE_SHARE` of the variance of the image itself, or of one gray level: a picture of
   little contrast can lose all of it at any PSNR. An image that is nearly constant, within a gray level, has
   nothing to lose.
@@ -19,12 +19,12 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tpca_cli import images
-from tpca_cli.archive.facts import image_psnr
+from tpca_cli import images, visual
+from tpca_cli.archive.facts import image_psnr, image_quality
 from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
@@ -34,6 +34,7 @@ from tpca_cli.sources.scan import Ignored, ImageRef, Skipped, require_some, scan
 
 WORST = 5
 SLACK_DB = 6.0  # an image below the pooled quality by more is an outlier
+SLACK_QUALITY = 30.0  # the same on the scale of SSIMULACRA 2, where images of one step differ more
 PLAIN_DB = 30.0  # where the archive was asked for a size, and for no quality
 VARIANCE_SHARE = 0.1
 LEVELS = 4095  # a gray level is one value, or 1/LEVELS of a larger range
@@ -47,7 +48,7 @@ class SourceComparison:
     safe: tuple[bytes, ...]  # paths of files that go by their own name, not through a link
     failed: tuple[Skipped, ...]
     ignored: Ignored
-    worst: tuple[tuple[bytes, float], ...]
+    worst: tuple[tuple[bytes, float, float | None], ...]  # path, dB, and SSIMULACRA 2 if it is known
     floor: str = ""  # in words: the least quality that counts as safe
     identical_files: int = 0  # of the safe ones: bit for bit in the archive
     identical_pixels: int = 0  # of the others: without any error
@@ -55,12 +56,21 @@ class SourceComparison:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an archived image has to reach; without `min_psnr` the archive's own target decides."""
+    """What an archived image has to reach; without a least value the archive's own target decides."""
 
     min_psnr: float | None = None
+    min_quality: float | None = None
     allow_partial: bool = False
     decode: bool = False
     identical: bool = False  # only what comes back bit for bit counts
+
+
+class Measured(NamedTuple):
+    """What an archived image lost: PSNR, SSIMULACRA 2 where it is known, and the mean squared error."""
+
+    decibels: float
+    seen: float | None
+    mse: float
 
 
 @dataclass(frozen=True)
@@ -70,15 +80,21 @@ class Floor:
     decibels: tuple[float, ...]
     variance: bool
     text: str
+    quality: float = -math.inf  # SSIMULACRA 2
+    either: bool = False  # decibels count only where no quality is known
 
     @classmethod
-    def of(cls, archive: Archive, min_psnr: float | None) -> Floor:
+    def of(cls, archive: Archive, bar: Requirements) -> Floor:
         """What the caller said, or what the archive was asked for."""
         metas = [group.meta for group in archive.groups]
-        if min_psnr is not None:
-            return cls(
-                (min_psnr,) * len(metas), False, f"at least {min_psnr:g} dB for each image (--min-psnr)"
+        if bar.min_psnr is not None or bar.min_quality is not None:
+            words = [] if bar.min_psnr is None else [f"{bar.min_psnr:g} dB (--min-psnr)"]
+            words += [] if bar.min_quality is None else [f"quality {bar.min_quality:g} (--min-quality)"]
+            decibels, quality = (
+                -math.inf if least is None else least for least in (bar.min_psnr, bar.min_quality)
             )
+            text = f"at least {' and '.join(words)} for each image"
+            return cls((decibels,) * len(metas), False, text, quality)
         asked, share = archive.target, f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance"
         if "step" in asked:
             peaks = archive.group_peaks
@@ -90,6 +106,11 @@ class Floor:
             most = int(asked["max_error"])
             floors = tuple(psnr(most**2, 1.0, peak) for peak in archive.group_peaks)
             return cls(floors, False, f"every sample within {most}" if most else "identical files or pixels")
+        if "quality" in asked:
+            least = float(asked["quality"]) - SLACK_QUALITY
+            why = f"{SLACK_QUALITY:g} less than the {asked['quality']:g} that was asked for"
+            text = f"a quality of {least:g} ({why}; {PLAIN_DB:g} dB where it is not known) and {share}"
+            return cls((PLAIN_DB,) * len(metas), True, f"{text}, for each image", least, either=True)
         if "psnr" in asked:
             floor = float(asked["psnr"]) - SLACK_DB
             why = f"{SLACK_DB:g} less than the {asked['psnr']:g} that were asked for"
@@ -97,9 +118,12 @@ class Floor:
             floor, why = PLAIN_DB, "the archive was asked for no quality"
         return cls((floor,) * len(metas), True, f"{floor:g} dB ({why}) and {share}, for each image")
 
-    def problem(self, group: int, decibels: float, mse: float, variance: float, peak: int) -> str | None:
+    def problem(self, group: int, measured: Measured, variance: float, peak: int) -> str | None:
         """Why an image is not good enough, or None."""
-        if decibels < self.decibels[group]:
+        decibels, seen, mse = measured
+        if seen is not None and seen < self.quality:
+            return f"archived with a quality of {seen:.2f}, less than {self.quality:g}"
+        if decibels < self.decibels[group] and not (self.either and seen is not None):
             return f"archived with {decibels:.2f} dB, less than {self.decibels[group]:.4g}"
         level = max(1.0, peak / LEVELS) ** 2
         if self.variance and variance > level and mse > max(VARIANCE_SHARE * variance, level):
@@ -143,17 +167,17 @@ def compare_sources(
             progress("comparing", done, len(found.refs))
     known = [ref for ref in found.refs if ref.name in positions]
     safe = {ref.name for ref in found.refs if verdicts[os.path.realpath(ref.path)] and ref.name in positions}
-    worst = sorted((judge.quality[positions[ref.name]], ref.path) for ref in known)[:WORST]
+    worst = sorted((judge.decibels[positions[ref.name]], ref.path, positions[ref.name]) for ref in known)
     return SourceComparison(
         sources=len(found.refs) + len(found.skipped),
         safe=tuple(ref.path for ref in found.refs if not ref.linked and verdicts[os.path.realpath(ref.path)]),
         failed=tuple(failed),
         ignored=found.left_out,
-        worst=tuple((path, decibels) for decibels, path in worst),
+        worst=tuple((path, decibels, judge.seen[position]) for decibels, path, position in worst[:WORST]),
         floor=judge.floor.text,
         identical_files=sum(archive.holds_file(positions[name]) for name in safe),
         identical_pixels=sum(
-            not archive.holds_file(positions[name]) and judge.quality[positions[name]] == math.inf
+            not archive.holds_file(positions[name]) and judge.decibels[positions[name]] == math.inf
             for name in safe
         ),
     )
@@ -165,8 +189,9 @@ class _Judge:
     def __init__(self, archive: Archive, bar: Requirements) -> None:
         self.archive = archive
         self.bar = bar
-        self.floor = Floor.of(archive, bar.min_psnr)
-        self.quality = image_psnr(archive.index)
+        self.floor = Floor.of(archive, bar)
+        self.decibels = image_psnr(archive.index)
+        self.seen = image_quality(archive.index)
         self.groups = archive.index.groups_of()
         self.unusable = _unusable_groups(archive)
 
@@ -198,8 +223,17 @@ class _Judge:
             return f"archived in part only, without: {', '.join(dict.fromkeys(missing))}"
         mse = float(index.images["error"][image]) / float(index.samples()[image])
         peak = int(index.peaks()[image])
-        problem = self.floor.problem(group, self.quality[position], mse, _variance(picture.pixels), peak)
-        return problem or (self._pixel_problem(position, picture.pixels) if self.bar.decode else None)
+        seen = self.seen[position] if mse else 100.0
+        source, back = picture.pixels, None
+        if self.bar.decode or (seen is None and self.bar.min_quality is not None):
+            back = self.archive.read(position)
+            if back.shape != source.shape:
+                return f"decodes to {back.shape}, and the file to {source.shape}"
+            if self.bar.min_quality is not None:
+                seen = self.seen[position] = visual.score(source, back, peak)
+        measured = Measured(self.decibels[position], seen, mse)
+        problem = self.floor.problem(group, measured, _variance(source), peak)
+        return problem or (self._pixel_problem(position, source, back) if back is not None else None)
 
     def _file_problem(self, position: int, ref: ImageRef) -> str | None:
         """The same for a file that the archive holds bit for bit."""
@@ -213,11 +247,8 @@ class _Judge:
             return str(refused)
         return None
 
-    def _pixel_problem(self, position: int, source: Pixels) -> str | None:
-        """Decode the archived image and compare its error with the one that the archive claims."""
-        back = self.archive.read(position)
-        if back.shape != source.shape:
-            return f"decodes to {back.shape}, and the file to {source.shape}"
+    def _pixel_problem(self, position: int, source: Pixels, back: Pixels) -> str | None:
+        """Compare the error of the decoded image with the one that the archive claims."""
         difference: np.ndarray[Any, np.dtype[np.int64]] = source.astype(np.int64) - back
         error = int(np.vdot(difference, difference))
         claimed = int(self.archive.index.images["error"][int(self.archive.alive[position])])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import store
-from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr
+from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr, quality_facts
 from tpca_cli.archive.format import PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import usual_or_more
@@ -32,17 +32,17 @@ from tpca_cli.checkpoint import (
     remove_partial,
     removed_unless_interrupted,
 )
-from tpca_cli.codec.tiling import TOGETHER, batches
 from tpca_cli.encode.changes import changes, restorable_beside
 from tpca_cli.encode.choose_basis import GroupDraft
 from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
+from tpca_cli.encode.default_target import target_for, target_with
+from tpca_cli.encode.estimate import sampled
 from tpca_cli.encode.exact import check_request, code_exactly
-from tpca_cli.encode.run import EncodeRequest, LowQuality, assemble, draft_groups, reach_target
+from tpca_cli.encode.run import Assembled, EncodeRequest, LowQuality, assemble, draft_groups, reach_target
 from tpca_cli.encode.sample import take_sample
 from tpca_cli.errors import FileRefused, TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
-from tpca_cli.quality import decibel, psnr
-from tpca_cli.rate import Interval, Range, Target
+from tpca_cli.rate import Range, Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
 from tpca_cli.sources.read_plan import check_scanned
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Scan, Skipped, require_some, scan
@@ -133,6 +133,7 @@ def scanned(request: EncodeRequest) -> Scan:
 
 MOST_TRIED = 8  # groups whose step is tried on a sample
 SIZE_PER_DB = 0.88  # by which the bytes fall when the quality falls by a decibel, about
+SIZE_PER_UNIT = {"quality": 0.97}  # the same for other scales
 GROUP_BYTES = 1500  # that a group takes in the file besides its arrays, about
 MANY_GROUPS = 1024  # beyond which a step that wastes some bytes is good enough
 
@@ -197,19 +198,22 @@ class _Work:
 
     def _with_basis_of(self, number: int, members: Sequence[Member]) -> Part:
         """Images coded with the basis of a group, at a step that reaches the target for them."""
-        target = self.request.target
-        if target.kind not in ("psnr", "energy"):
+        kind = self._kind(number)
+        found = Survey({kind: tuple(members)}, ())
+        target = target_for(self.request.target, found, "auto", None)
+        if target.kind not in ("psnr", "energy", "quality"):
             return self._with_group(number, members)[0]
-        draft = self._draft(number, members)
+        draft = self._draft(number, members, target)
         if not draft.sample:  # nothing of them can be read
             return self._with_group(number, members)[0]
-        reused = self._suitable(draft, number)
+        target = target_with(target, [draft])
+        low = target.interval(0, reference=draft.range.reference).low
+        reused = self._suitable(draft, number, target.kind, low)
         if reused is not None:
-            part, value, largest = self._with_group(reused, members, draft.range)
-            if value >= self._interval(draft).low and largest <= self._peak(reused):
+            part, result = self._with_group(reused, members, draft.range)
+            if result.value(target.kind) >= low and result.largest[0] <= self._peak(reused):
                 return part
         request = replace(self.request, target=target)
-        found = Survey({draft.kind: draft.members}, ())
         try:
             result = reach_target(request, [draft], [], found, self.say, self.progress)
         except TargetError as problem:  # the archive goes on; `extend` says what misses its target
@@ -222,36 +226,34 @@ class _Work:
 
     def _with_group(
         self, number: int, members: Sequence[Member], scope: Range | None = None
-    ) -> tuple[Part, float, int]:
-        """Images coded as a group codes them, what the target measures of it, and their largest sample."""
+    ) -> tuple[Part, Assembled]:
+        """Images coded as a group codes them, and what came out."""
         plans = [GroupPlan(self._kind(number), tuple(members), self.archive.coder(number))]
         checkpoint = Checkpoint(self.request.output, coding_digest(plans, self.request.reading))
         coded = self.request.workers.code(plans, self.request.reading, checkpoint, self.progress)
         scope = replace(scope or Range(self._peak(number)), peak=self._peak(number))
         result = assemble(coded, (), checkpoint, [scope], (), 0.0)
         index = _renumbered(result.index, [number])
-        value = result.energy_db if self.request.target.kind == "energy" else result.quality
-        part = Part(index, (), result.payload, result.skipped, result.low_quality)
-        return part, value, result.largest[0]
+        return Part(index, (), result.payload, result.skipped, result.low_quality), result
 
-    def _draft(self, number: int, members: Sequence[Member]) -> GroupDraft:
+    def _draft(self, number: int, members: Sequence[Member], target: Target) -> GroupDraft:
         """The new images with the basis of a group, their step still open."""
         coder, kind, reading = self.archive.coder(number), self._kind(number), self.request.reading
         group = self.archive.groups[number]
-        sample = take_sample(members, kind, reading, windows=coder.framing.kind == "tile")
-        scope = sample.range(kind, self.request.target)
+        windows = coder.framing.kind == "tile" and target.kind != "quality"
+        sample = take_sample(members, kind, reading, windows=windows)
+        scope = sample.range(kind, target)
         # what fits the range of the group is measured by it
         scope = replace(scope, peak=max(scope.peak, self._peak(number)))
         method, link = str(group.meta["method"]), group.basis is None
         framing, basis, pictures = coder.framing, coder.basis, sample.pictures
         return GroupDraft(kind, tuple(members), method, framing, basis, pictures, scope, link, coder.tune)
 
-    def _suitable(self, draft: GroupDraft, number: int) -> int | None:
+    def _suitable(self, draft: GroupDraft, number: int, kind: str, low: float) -> int | None:
         """The group with this basis whose step reaches the target for a sample and wastes least, or None.
 
         A step that is finer than needed costs bytes with every image, a new group costs its tables once.
         """
-        low = self._interval(draft).low
         digest = self.archive.groups[number].meta["basis_digest"]
         alike = [
             n
@@ -267,27 +269,15 @@ class _Work:
             if coder.step in tried:
                 continue
             tried.add(coder.step)
-            measured = [coder.encode(pictures) for pictures in batches(draft.framing, draft.sample, TOGETHER)]
-            value = self._sampled(draft, sum(float(part.sse.sum()) for part in measured))
+            value, size = sampled(kind, draft, coder)
             if value >= low and (best is None or value < best[0]):
-                best = (value, n, sum(part.bits for part in measured) / 8 * draft.scale)
+                best = (value, n, size)
         if best is None:
             return None
         value, found, size = best
-        waste = size * (1 - SIZE_PER_DB ** (value - low))
+        waste = size * (1 - SIZE_PER_UNIT.get(kind, SIZE_PER_DB) ** (value - low))
         own = sum(array.nbytes for array in self.archive.coder(found).to_arrays().values()) + GROUP_BYTES
         return found if waste <= own or len(self.archive.groups) >= MANY_GROUPS else None
-
-    def _interval(self, draft: GroupDraft) -> Interval:
-        return self.request.target.interval(0, reference=draft.range.reference)
-
-    def _sampled(self, draft: GroupDraft, error: float) -> float:
-        """What the target measures, on a sample with this squared error."""
-        samples = sum(pixels.size for pixels in draft.sample)
-        if self.request.target.kind == "psnr":
-            return psnr(error, samples, draft.range.reference)
-        energy = sum(float((pixels.astype(float) ** 2).sum()) for pixels in draft.sample)
-        return math.inf if error <= 0 else decibel(energy / error)
 
     def _peak(self, number: int) -> int:
         meta = self.archive.groups[number].meta
@@ -296,7 +286,8 @@ class _Work:
     def _with_new_groups(self, members: Sequence[Member]) -> Iterator[Part]:
         found = Survey(grouped(members), ())
         request = replace(self.request, target=self._own_target())
-        drafts, skipped = draft_groups(request, found, self.progress)
+        drafts, skipped, target = draft_groups(request, found, self.progress)
+        request = replace(request, target=target)
         for draft in drafts:
             self.say(
                 f"{len(draft.members)} new {draft.kind} images get a basis of their own: {draft.describe()}"
@@ -393,7 +384,7 @@ def extend(
             )
     facts = archive_facts(write(output, archive.identity))
     quality = pooled_psnr(new)
-    warning = _misfit(archive, index, quality, target, own=any(part.groups for part in parts))
+    warning = _misfit(archive, index, new, quality, target, own=any(part.groups for part in parts))
     return Extended(len(names) - len(replaced), len(replaced), quality, facts, warning)
 
 
@@ -433,15 +424,18 @@ def _refuse_growth(index: Index, force: bool) -> None:
         )
 
 
-def _misfit(archive: Archive, index: Index, quality: float, target: Target, *, own: bool) -> str:
+def _misfit(archive: Archive, index: Index, new: Index, quality: float, target: Target, *, own: bool) -> str:
     """What to say when the new images are worse than the archive promises, or nothing."""
     fix = "--refit gives new images a basis of their own"
+    seen = quality_facts(new)["quality"]
+    if target.kind == "quality" and seen is not None and seen < target.value:
+        return f"the new images have a quality of {seen:.2f}, where {target.value:g} was asked for: {fix}"
     if target.kind == "psnr" and quality < target.value:
         return (
             f"the new images have {quality:.2f} dB, and all together now {pooled_psnr(index):.2f} dB, "
             f"where {target.value:g} dB were asked for: {fix}"
         )
-    if own or target.kind in ("step", "psnr"):  # a step is all that was asked for
+    if own or target.kind in ("step", "psnr", "quality"):  # a step is all that was asked for
         return ""
     usual = pooled_psnr(archive.index)
     if quality < usual - BADLY_DB:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tpca_cli import visual
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.tiling import TOGETHER, batches
 from tpca_cli.encode.choose_basis import BASIS_SAFETY, FINE_STEP, SAFETY, GroupDraft, fewer
 from tpca_cli.encode.sample import pixel_count
@@ -53,6 +54,26 @@ def _sample_quality(drafts: Sequence[GroupDraft], step: float, quick: bool) -> f
         total += sum(scores) / max(len(scores), 1) * len(draft.members)
         count += len(draft.members)
     return total / max(count, 1)
+
+
+def sampled(kind: str, draft: GroupDraft, coder: Coder) -> tuple[float, float]:
+    """What a target measures on the sample of one group with a coder, and the bytes of all its images."""
+    parts = batches(draft.framing, draft.sample, 1 if kind == "quality" else TOGETHER)
+    coded = [coder.encode(pictures) for pictures in parts]
+    size = sum(block.bits for block in coded) / 8 * draft.scale
+    if kind == "quality":
+        pairs = zip(parts, coded, strict=True)
+        scores = [
+            visual.score(one, back)
+            for pictures, block in pairs
+            for one, back in zip(pictures, block.decoded, strict=True)
+        ]
+        return sum(scores) / max(len(scores), 1), size
+    error = sum(float(block.sse.sum()) for block in coded)
+    if kind == "psnr":
+        return psnr(error, sum(pixels.size for pixels in draft.sample), draft.range.reference), size
+    energy = sum(float((pixels.astype(float) ** 2).sum()) for pixels in draft.sample)
+    return math.inf if error <= 0 else decibel(energy / error), size
 
 
 def truncation_step(drafts: Sequence[GroupDraft], components: int) -> float:

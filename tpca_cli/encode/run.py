@@ -25,6 +25,7 @@ from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
+from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sample_value, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
 from tpca_cli.errors import TargetError, UsageError, printable
@@ -65,7 +66,11 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
     found = survey(request.sources, request.reading, progress, request.workers.probe)
     found = restorable(found)
     require_images(found, request.sources)
-    drafts, skipped = draft_groups(request, found, progress)
+    drafts, skipped, target = draft_groups(request, found, progress)
+    request = replace(request, target=target)
+    if target.detail:
+        aim = f"a quality of {target.value:g}" if target.kind == "quality" else f"{target.value:g} dB"
+        say(f"no target given: aiming at {aim} (--quality, --psnr, --max-bytes, .. choose another)")
     for draft in drafts:
         say(f"{len(draft.members)} {draft.kind} images: {draft.describe()}")
     skipped = [*found.skipped, *skipped]
@@ -80,9 +85,16 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
 
 def draft_groups(
     request: EncodeRequest, found: Survey, progress: Progress | None = None
+) -> tuple[list[GroupDraft], list[Skipped], Target]:
+    """The groups with their bases, the given one or one fitted to each kind of image; their target."""
+    request = replace(request, target=target_for(request.target, found, request.method, request.basis))
+    drafts, skipped = _drafted(request, found, progress)
+    return drafts, skipped, target_with(request.target, drafts)
+
+
+def _drafted(
+    request: EncodeRequest, found: Survey, progress: Progress | None
 ) -> tuple[list[GroupDraft], list[Skipped]]:
-    """The groups with their bases: the given one, or one fitted to each kind of image."""
-    _check_quality(request, found)
     if request.basis is not None:
         drafts, skipped = draft_given(
             request.basis, found, request.reading, request.target, link=request.link_basis
@@ -110,24 +122,6 @@ def draft_groups(
             check_components(draft.framing, min(asked, draft.basis.components))
             drafts.append(draft)
     return _ranged(drafts, request), skipped
-
-
-def _check_quality(request: EncodeRequest, found: Survey) -> None:
-    """What people see is measured on pictures of 8 bits, in steps that are made for it."""
-    target = request.target
-    if target.kind != "quality":
-        return
-    deep = sum(len(members) for kind, members in found.groups.items() if kind.dtype == "u2")
-    if deep:
-        raise UsageError(
-            f"--quality is for images of 8 bits, and {deep} of these have 16: use --psnr, or encode them "
-            "apart"
-        )
-    if not target.visual or target.components is not None or request.method == "operator" or request.basis:
-        raise UsageError(
-            "--quality needs steps that are made for it: leave out --tune psnr, --components, --basis and "
-            "--method operator, or ask for --psnr"
-        )
 
 
 def _ranged(drafts: list[GroupDraft], request: EncodeRequest) -> list[GroupDraft]:
@@ -197,9 +191,8 @@ def reach_target(
         reached = best[1].psnr
         say(f"the closest that these images allow is {_shown(target, best[1], _measured(target, best[1]))}")
         if best[0] > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(reached):
-            missed = (
-                f"{target.kind} {target.value:g} was asked for; no step comes closer than {reached:.2f} dB"
-            )
+            word = "aimed at" if target.detail else "asked for"
+            missed = f"{target.kind} {target.value:g} was {word}; no step comes closer than {reached:.2f} dB"
     return replace(best[1], tried=tuple(tried), missed=missed)
 
 
@@ -251,12 +244,8 @@ def _code_at(
 
 
 def _measured(target: Target, result: Assembled) -> float:
-    if target.kind == "psnr":
-        return result.quality
-    if target.kind == "energy":
-        return result.energy_db
-    if target.kind == "quality":
-        return result.seen
+    if target.kind not in ("max_bytes", "ratio"):
+        return result.value(target.kind)
     # a budget is about the file itself: write it where only this run looks, and see
     probe = result.checkpoint.root / "candidate.h5"
     size = write_assembled(probe, result, target, force=True).size
@@ -298,6 +287,7 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
     """What a run would do, from the headers and a sample: nothing is written."""
     found = restorable(survey(request.sources, request.reading, progress, request.workers.probe))
     require_images(found, request.sources)
+    asked = target_for(request.target, found, request.method, request.basis)
     return {
         "images": found.count,
         "groups": {str(kind): len(members) for kind, members in found.groups.items()},
@@ -305,7 +295,7 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
         "source_bytes": found.source_bytes,
         "skipped": len(found.skipped),
         **found.ignored.to_dict(),
-        "target": request.target.to_dict(),
+        "target": asked.to_dict(),
         "workers": request.reading.workers,
     }
 
@@ -368,6 +358,12 @@ class Assembled:
         """10 log10(energy / error) over all returned samples."""
         samples = float(self.index.samples().sum())
         return self.quality + decibel(self.energy / max(samples, 1.0))
+
+    def value(self, kind: str) -> float:
+        """What a target of this kind measures; a PSNR counts from the reference."""
+        if kind == "quality":
+            return self.seen
+        return self.energy_db if kind == "energy" else self.quality
 
     def payload(self) -> Iterator[bytes]:
         """The coded blocks, one after another."""

@@ -222,8 +222,15 @@ def _archive_parts(data: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def ordered(images: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
-    """The images by name, psnr, bytes or pixels, falling after a minus; as they are if `order` is empty."""
+    """The images by name, psnr, quality, bytes or pixels, falling after a minus; as they are if it is empty.
+
+    Images whose quality was not measured stand last.
+    """
     key = order.removeprefix("-")
+    if key == "quality":
+        known = [item for item in images if item[key] is not None]
+        others = [item for item in images if item[key] is None]
+        return sorted(known, key=lambda item: item[key], reverse=order != key) + others
     if key == "pixels":
         return sorted(images, key=lambda item: item["height"] * item["width"], reverse=order != key)
     return sorted(images, key=lambda item: item[key], reverse=order != key) if key else images

@@ -182,7 +182,8 @@ def _curves(curves: Sequence[Curve]) -> str:
 def _images(images: Sequence[Mapping[str, Any]]) -> str:
     if not images:
         return ""
-    worst = sorted(images, key=lambda image: float(image["psnr"]))[:MOST_ROWS]
+    scored = all(image.get("quality") is not None for image in images)
+    worst = sorted(images, key=lambda image: float(image["quality" if scored else "psnr"]))[:MOST_ROWS]
     rows = "".join(_image_row(image) for image in worst)
     title = (
         "Images, worst first"
@@ -192,15 +193,18 @@ def _images(images: Sequence[Mapping[str, Any]]) -> str:
     return _section(
         title,
         '<div class="scroll" tabindex="0" role="region" aria-label="images"><table><thead><tr><th>name</th>'
-        '<th class="number">size</th><th>mode</th><th class="number">PSNR, dB</th></tr></thead>'
+        '<th class="number">size</th><th>mode</th><th class="number">PSNR, dB</th>'
+        '<th class="number">quality</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>",
     )
 
 
 def _image_row(image: Mapping[str, Any]) -> str:
     psnr = "identical" if image["psnr"] == float("inf") else f"{image['psnr']:.2f}"
-    name = text(printable(image["name"]))
+    name, seen = text(printable(image["name"])), image.get("quality")
+    quality = "" if seen is None else f"{seen:.2f}"
     return (
         f'<tr><td>{name}</td><td class="number">{image["height"]} x {image["width"]}</td>'
-        f'<td class="short">{text(image["mode"])}</td><td class="number">{psnr}</td></tr>'
+        f'<td class="short">{text(image["mode"])}</td><td class="number">{psnr}</td>'
+        f'<td class="number">{quality}</td></tr>'
     )
