@@ -11,7 +11,7 @@ LARGE  ?= $(DATA)
 SECONDS ?= 60
 WORK   ?= build/paper
 
-.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
+.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-read bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -96,6 +96,9 @@ bench-targets: $(VENV)/ready ## are --psnr and --max-bytes kept: DATA=folder
 
 bench-encode: $(VENV)/ready-bench ## what the whole command costs, beside WebP and AVIF: DATA=folder
 	@$(BIN)/python tests/benchmarks/encode.py $(DATA)
+
+bench-read: $(VENV)/ready-bench ## images a second from an archive and from files: DATA=folder LIMIT=600
+	@$(BIN)/python tests/benchmarks/read.py $(DATA) --limit $(LIMIT)
 
 paper: $(VENV)/ready-bench ## the paper's experiments into docs/EXPERIMENTS.md: DATA=folder
 	@$(BIN)/python tests/benchmarks/paper.py $(DATA) --work $(WORK)

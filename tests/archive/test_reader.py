@@ -8,21 +8,10 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from command import tpca
-from pictures import folder, natural, save
 
 import tpca_cli
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.errors import FileRefused
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    root = tmp_path_factory.mktemp("data")
-    folder(root / "in", 40, sizes=[(96, 128), (64, 64)])
-    save(root / "in" / "large.png", natural(750, 800, seed=77))
-    tpca("encode", root / "in", "-o", root / "a.h5", "--psnr", 36, "--tile", 8)
-    return root / "a.h5"
 
 
 def _sum(job) -> int:

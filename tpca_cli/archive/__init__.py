@@ -1,5 +1,6 @@
 """The archive: many images in one file.
 
+batches   many images at once: orders that keep blocks together, threads that decode ahead
 format    the table of what is where
 index     names, sizes and errors of the images, and the blocks that hold them
 limits    how much an archive may ask for when it is opened

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from tpca_cli import images
+from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, ImageRefused, printable
 from tpca_cli.exact.coders import FileCoder, JpegCoder, PixelCoder, coder_of
@@ -37,6 +38,15 @@ def files(group: Group, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
     if isinstance(found, PixelCoder):
         raise FileRefused("a block of pixels where files were expected")
     return found.decode_files(data, shapes)
+
+
+def checked_files(group: Group, index: Index, block: int, data: bytes) -> list[bytes]:
+    """The files of a block, each held to the digest of its source unless it was replaced."""
+    found = files(group, data, index.block_shapes(block))
+    for image, file in enumerate(found, int(index.blocks["first"][block])):
+        if index.mode(image):
+            check_digest(file, index.images["digest"][image].tobytes(), index.names[image])
+    return found
 
 
 def pictures(group: Group, data: bytes, shapes: Sequence[Shape], max_pixels: int) -> list[Pixels]:

@@ -3,6 +3,7 @@
     archive = Archive("photos.h5")
     len(archive), archive.names[0], archive[0]      # (h, w, c) uint8 or uint16
     archive["holiday/beach.jpg"]                    # the same by name
+    archive.read_many([5, 3, 8])                    # see `batches`
 
 A worker process gets its own file handle: what is pickled is the path and the options. Nearby images share
 a block, so a small cache of decoded blocks serves sequential and block-wise shuffled reading.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive import limits
+from tpca_cli.archive import batches, limits
 from tpca_cli.archive.facts import Contents, archive_facts
 from tpca_cli.archive.format import EXACT_METHODS, FILE_METHODS, PEAK, SCHEMAS, digest_bytes
 from tpca_cli.archive.index import Index
@@ -31,6 +32,7 @@ from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits
 from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
+from tpca_cli.parallel import ordered_map
 from tpca_cli.store.columns import split_arrays
 from tpca_cli.tensors import Grid, Item
 
@@ -50,6 +52,7 @@ class Archive:
         basis: npt.NDArray[np.uint8] | None = None,
         mode: str | None = None,
         cache_blocks: int = 8,
+        workers: int = 1,
         skim: bool = False,
         ready: bool = True,
         cut: bool = False,
@@ -57,6 +60,7 @@ class Archive:
     ) -> None:
         """With `mode` (L, LA, RGB or RGBA), every image is converted to it; without, each keeps its own.
 
+        An image that has several blocks is decoded by so many `workers`, threads of this process.
         With `ready`, what the first image needs is prepared now: it then takes no longer than others.
         With `cut`, the file may end early: blocks that are not in it any more count as damaged.
         An archive with an image of more than `max_pixels`, or that takes memory as if, is refused.
@@ -66,6 +70,7 @@ class Archive:
         self.path = Path(path)
         self.mode = mode
         self.cache_blocks = cache_blocks
+        self.workers = workers
         self._basis = basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._ready = ready and not skim
@@ -177,22 +182,46 @@ class Archive:
             return self.tensor(self._positions[name])
         if isinstance(item, slice):
             return [self.tensor(position) for position in range(*item.indices(len(self)))]
-        if not -len(self) <= item < len(self):
-            raise IndexError(f"image {item} of {len(self)}")
-        return self.tensor(item % len(self))
+        return self.tensor(self.place_of(item))
+
+    def place_of(self, position: int) -> int:
+        """The same position, counted from the start; IndexError where there is no such image."""
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"image {position} of {len(self)}")
+        return int(position) % len(self)
+
+    def read_many(self, positions: Iterable[int], *, workers: int | None = None) -> list[npt.NDArray[Any]]:
+        """What `[i]` gives for each of these, in their order; a block that holds several is decoded once."""
+        return list(batches.in_advance(self, positions, workers or self.workers, float("inf")))
+
+    def prefetch(
+        self, positions: Iterable[int] | None = None, *, workers: int = 2, memory: int = 1 << 26
+    ) -> Iterator[npt.NDArray[Any]]:
+        """What `[i]` gives for each of these, or of all, decoded ahead by threads.
+
+        About `memory` bytes of images are looked at together: each of their blocks is decoded once.
+        """
+        return batches.in_advance(self, positions, workers, memory)
 
     def read(self, position: int, *, components: int | None = None) -> Pixels:
         """One image, `(h, w, c)`; fewer `components` give a blurrier one."""
+        image = int(self.alive[position])
+        blocks = self.index.blocks_of(image)
+
+        def part(block: int) -> Pixels:
+            return self.block(block, components=components)[image - int(self.index.blocks["first"][block])]
+
+        several = self.workers > 1 and len(blocks) > 1
+        parts = ordered_map(part, blocks, self.workers) if several else map(part, blocks)
+        return self.picture(position, list(parts))
+
+    def picture(self, position: int, parts: Sequence[Pixels]) -> Pixels:
+        """An image from the pictures that its blocks hold of it."""
         # late: opening an archive must not wait for image decoders
         from tpca_cli.images import converted, narrow
 
-        image = int(self.alive[position])
-        parts = []
-        for block in self.index.blocks_of(image):
-            pictures = self.block(block, components=components)
-            parts.append(pictures[image - int(self.index.blocks["first"][block])])
         pixels = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        pixels = narrow(pixels, self.index.mode(image))
+        pixels = narrow(pixels, self.index.mode(int(self.alive[position])))
         if self.mode is None:
             return pixels
         if pixels.dtype != np.uint8:
@@ -200,15 +229,18 @@ class Archive:
             raise UsageError(f"{name} has 16 bits per sample, mode {self.mode} 8: open without a mode")
         return converted(pixels, self.mode)
 
-    @property
+    @cached_property
     def holds_tensors(self) -> bool:
         """Whether it was made of tensors and not of images."""
         return any("item" in group.meta for group in self.groups)
 
     def tensor(self, position: int, *, components: int | None = None) -> npt.NDArray[Any]:
         """One tensor of an archive of such, in its own shape and type; of an image, its pixels."""
-        picture = self.read(position, components=components)
-        found = self.item(position)
+        return self.samples(position, self.read(position, components=components))
+
+    def samples(self, position: int, picture: Pixels) -> npt.NDArray[Any]:
+        """The tensor that is stored as this picture; of an image, the picture."""
+        found = self.item(position) if self.holds_tensors else None
         return picture if found is None else found[1].samples(picture, found[0])
 
     def item(self, position: int) -> tuple[Item, Grid] | None:
@@ -228,23 +260,14 @@ class Archive:
 
         They are of the basis in integers that the archive has; with lapped tiles, of the lapped frames.
         """
-        image = int(self.alive[position])
-        parts = []
-        for block in self.index.blocks_of(image):
-            coder = self.coder(int(self.index.blocks["group"][block]))
-            pictures = coder.coefficients(self.block_bytes(block), self.index.block_shapes(block))
-            parts.append(pictures[image - int(self.index.blocks["first"][block])])
-        return np.concatenate(parts)
+        return batches.coefficients(self, position)
 
     def shuffled(self, seed: int = 0) -> Iterator[int]:
         """Every position once, in random order that keeps the images of a block together.
 
         Blocks come in random order, and so do the images inside each: nothing is decoded twice.
         """
-        rng = np.random.default_rng(seed)
-        block_of = np.searchsorted(self.index.blocks["first"], self.alive, side="right")
-        for block in rng.permutation(np.unique(block_of)):
-            yield from rng.permutation(np.flatnonzero(block_of == block)).tolist()
+        return batches.shuffled(self, seed)
 
     def block(self, block: int, *, components: int | None = None) -> list[Pixels]:
         """The decoded pictures of a block, replaced ones included, from the cache or the file."""
@@ -260,16 +283,28 @@ class Archive:
                 self._cache.popitem(last=False)
         return pictures
 
-    def decode_block(self, block: int, *, components: int | None = None) -> list[Pixels]:
-        """The images of a block, or the one band in it; with `components`, only from the first that many."""
+    def pictures(self, block: int, wanted: Sequence[int]) -> list[Pixels]:
+        """Some pictures of a block, by their places in it; they are not kept for the next reader."""
+        with self._lock:
+            kept = self._cache.get((block, None))
+        return [kept[place] for place in wanted] if kept else self.decode_block(block, wanted=wanted)
+
+    def decode_block(
+        self, block: int, *, components: int | None = None, wanted: Sequence[int] | None = None
+    ) -> list[Pixels]:
+        """The images of a block, or some of them, or the one band in it.
+
+        With `components`, they are made from the first that many only.
+        """
         group, shapes = int(self.index.blocks["group"][block]), self.index.block_shapes(block)
         if self.is_exact(group):
             from tpca_cli.archive import exact  # late: few archives have such groups
 
-            return exact.pictures(
+            found = exact.pictures(
                 self.groups[group], self.block_bytes(block), shapes, self._limits.max_pixels
             )
-        return self.coder(group).decode(self.block_bytes(block), shapes, components=components)
+            return found if wanted is None else [found[place] for place in wanted]
+        return self.coder(group).decode(self.block_bytes(block), shapes, components, wanted)
 
     def is_exact(self, group: int) -> bool:
         """Whether the images of a group come back exactly, or within a stated error: it has no basis."""
@@ -299,11 +334,8 @@ class Archive:
         with self._lock:
             if self._files[0] == block:
                 return self._files[1]
-        index, group = self.index, self.groups[int(self.index.blocks["group"][block])]
-        found = exact.files(group, self.block_bytes(block), index.block_shapes(block))
-        for image, data in enumerate(found, int(index.blocks["first"][block])):
-            if index.mode(image):
-                exact.check_digest(data, index.images["digest"][image].tobytes(), index.names[image])
+        group = self.groups[int(self.index.blocks["group"][block])]
+        found = exact.checked_files(group, self.index, block, self.block_bytes(block))
         with self._lock:
             self._files = block, found
         return found
@@ -409,30 +441,9 @@ class Archive:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "mode": self.mode,
-            "cache_blocks": self.cache_blocks,
-            "_basis": self._basis,
-            "_skim": self._skim,
-            "_ready": self._ready,
-            "_cut": self._cut,
-            "_limits": self._limits,
-        }
+        kept = ("path", "mode", "cache_blocks", "workers", "_basis", "_skim", "_ready", "_cut", "_limits")
+        return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
-
-
-SPAN_BYTES = 2**22  # blocks are read together up to this many bytes
-
-
-def spans(archive: Archive) -> Iterator[range]:
-    """Consecutive blocks, together about `SPAN_BYTES`."""
-    offsets, first = archive.index.offsets, 0
-    while first < len(offsets) - 1:
-        last = int(np.searchsorted(offsets, offsets[first] + SPAN_BYTES, side="right")) - 1
-        stop = max(first + 1, last)
-        yield range(first, stop)
-        first = stop

@@ -232,14 +232,21 @@ class Coder:
         errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
         return Encoded(data, np.array([int(e @ e) for e in errors], np.int64), decoded)
 
-    def decode(self, data: bytes, shapes: Sequence[Shape], components: int | None = None) -> list[Pixels]:
-        """The pictures of a block; with fewer components they come out blurrier."""
+    def decode(
+        self,
+        data: bytes,
+        shapes: Sequence[Shape],
+        components: int | None = None,
+        wanted: Sequence[int] | None = None,
+    ) -> list[Pixels]:
+        """The pictures of a block, or some of them; with fewer components they come out blurrier."""
         if self._fast_path and components is None:
-            return self._fast_path.decode(self.model, self._grid(shapes), shapes, data)
+            return self._fast_path.decode(self.model, self._grid(shapes), shapes, data, wanted)
         values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
         if components is not None:
             values = values[: max(components, 0)]
-        return self._pictures(values, shapes)
+        found = self._pictures(values, shapes)
+        return found if wanted is None else [found[picture] for picture in wanted]
 
     def coefficients(self, data: bytes, shapes: Sequence[Shape]) -> list[Floats]:
         """What a block stores of each picture: its coefficients after quantization, (frames, M).

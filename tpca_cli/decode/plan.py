@@ -30,6 +30,7 @@ class Restorable(Protocol):
     alive: Any
     names_bytes: list[bytes]
     index: Index
+    workers: int  # that decode one image together
 
     @property
     def target(self) -> Any:

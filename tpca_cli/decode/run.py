@@ -83,6 +83,8 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
         return _restore(archive, work, request)
 
     prepare()
+    if len(blocks) == 1:  # of one large image, the workers share the bands
+        archive.workers = request.workers
     result, done = Decoded(unknown=unknown), 0
     for work, part in zip(
         blocks.values(), busy_map(restore, list(blocks.values()), request.workers), strict=True

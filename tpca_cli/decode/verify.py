@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpca_cli import store
+from tpca_cli.archive.batches import spans
 from tpca_cli.archive.format import FORMAT
 from tpca_cli.archive.limits import MAX_PIXELS
-from tpca_cli.archive.reader import Archive, spans
+from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, StorageError, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map

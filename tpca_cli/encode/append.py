@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import store
+from tpca_cli.archive.batches import spans
 from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr, quality_facts
 from tpca_cli.archive.format import PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import usual_or_more
-from tpca_cli.archive.reader import Archive, spans
+from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, linked_basis, write_archive
 from tpca_cli.checkpoint import (
     Checkpoint,

@@ -45,6 +45,7 @@ class Scores:
     """The coefficients of images, and the images that they rebuild, by position or name."""
 
     digest_bytes = IMAGE_COLUMNS["digest"]
+    workers = 1
 
     def __init__(
         self,

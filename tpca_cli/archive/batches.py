@@ -1,0 +1,122 @@
+"""Many images of an archive at once: orders that keep blocks together, and threads that decode ahead.
+
+A block is the unit of decoding, so whoever wants many images should not ask for them one by one. Positions
+are looked at some time before their images are due; those of one block are decoded together, and only the
+pictures that somebody wants are made from it. The kernel runs without the interpreter's lock, so threads use
+all cores; images come out in the order in which they were asked for, whatever thread was first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tpca_cli.interfaces import Pixels
+from tpca_cli.parallel import ordered_map
+
+if TYPE_CHECKING:
+    from tpca_cli.archive.reader import Archive
+
+SPAN_BYTES = 2**22  # blocks are read together up to this many bytes
+
+
+class _Task(NamedTuple):
+    """A block, and what is wanted of it: pictures by their place in it, each with the turns it is due at."""
+
+    block: int
+    wanted: dict[int, list[int]]
+
+
+class _Turn(NamedTuple):
+    """An image that is due, and the pictures that it consists of: one, or a band from each of its blocks."""
+
+    position: int
+    blocks: int
+
+
+def spans(archive: Archive) -> Iterator[range]:
+    """Consecutive blocks, together about `SPAN_BYTES`."""
+    offsets, first = archive.index.offsets, 0
+    while first < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[first] + SPAN_BYTES, side="right")) - 1
+        stop = max(first + 1, last)
+        yield range(first, stop)
+        first = stop
+
+
+def coefficients(archive: Archive, position: int) -> NDArray[np.float64]:
+    """What the blocks of an image store of it, (frames, M)."""
+    image, index = int(archive.alive[position]), archive.index
+    parts = []
+    for block in index.blocks_of(image):
+        coder = archive.coder(int(index.blocks["group"][block]))
+        pictures = coder.coefficients(archive.block_bytes(block), index.block_shapes(block))
+        parts.append(pictures[image - int(index.blocks["first"][block])])
+    return np.concatenate(parts)
+
+
+def shuffled(archive: Archive, seed: int) -> Iterator[int]:
+    """Every position once: blocks in random order, and the images of each in random order."""
+    rng = np.random.default_rng(seed)
+    block_of = np.searchsorted(archive.index.blocks["first"], archive.alive, side="right")
+    order = np.argsort(block_of, kind="stable")  # positions, block by block
+    firsts = np.flatnonzero(np.diff(block_of[order], prepend=-1))
+    members = np.split(order, firsts[1:])
+    for block in rng.permutation(len(members)):
+        yield from rng.permutation(members[block]).tolist()
+
+
+def in_advance(archive: Archive, positions: Iterable[int] | None, workers: int, most: float) -> Iterator[Any]:
+    """The images at these positions, or all, in this order, decoded ahead by `workers` threads.
+
+    Positions are taken in runs of images of at most `most` bytes; of each run a block is decoded once.
+    """
+    due: dict[int, _Turn] = {}
+    parts: dict[int, list[Pixels]] = {}
+    turn = 0
+
+    def tasks() -> Iterator[_Task]:
+        first = 0
+        for run in _runs(archive, range(len(archive)) if positions is None else positions, most):
+            wanted: dict[int, dict[int, list[int]]] = {}
+            for at, position in enumerate(run, first):
+                image = int(archive.alive[position])
+                blocks = archive.index.blocks_of(image)
+                due[at] = _Turn(position, len(blocks))
+                for block in blocks:
+                    place = image - int(archive.index.blocks["first"][block])
+                    wanted.setdefault(block, {}).setdefault(place, []).append(at)
+            first += len(run)
+            yield from (_Task(block, places) for block, places in wanted.items())
+
+    def pictures(task: _Task) -> tuple[_Task, list[Pixels]]:
+        return task, archive.pictures(task.block, list(task.wanted))
+
+    for task, found in ordered_map(pictures, tasks(), workers):
+        for turns, part in zip(task.wanted.values(), found, strict=True):
+            for at in turns:
+                parts.setdefault(at, []).append(part if at == turns[0] else part.copy())
+        while turn in due and len(parts.get(turn, ())) == due[turn].blocks:
+            position = due.pop(turn).position
+            yield archive.samples(position, archive.picture(position, parts.pop(turn)))
+            turn += 1
+
+
+def _runs(archive: Archive, positions: Iterable[int], most: float) -> Iterator[list[int]]:
+    """Positions, counted from the start, in runs of one image or of at most `most` bytes together."""
+    run: list[int] = []
+    room = most
+    for given in positions:
+        position = archive.place_of(given)
+        shape = archive.index.shape(int(archive.alive[position]))
+        size = 4 * shape[0] * shape[1]  # of most pixels
+        if run and size > room:
+            yield run
+            run, room = [], most
+        run.append(position)
+        room -= size
+    if run:
+        yield run
