@@ -17,6 +17,7 @@ import functools
 import struct
 import threading
 import zlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias
@@ -48,7 +49,26 @@ C_TYPES: dict[str, np.dtype[Any]] = {
 STRUCT_CODES = {"u32": "I", "i32": "i", "i64": "q", "double": "d"}
 """Types that numbers of a job may have."""
 
+SPARE = 4
+"""Instances that are kept for threads to come, of all kernels together."""
+
 _local = threading.local()
+_spare: deque[tuple[str, WasmInstance]] = deque(maxlen=SPARE)
+
+
+class _Lease:
+    """An instance that a thread has; it is left to another when the thread ends.
+
+    A new one has to be given its memory page by page, which takes as long as decoding a few thumbnails.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.program = kernel.program
+        self.instance = _left_over(kernel.program) or _new_instance(kernel)
+
+    def __del__(self) -> None:
+        if hasattr(self, "instance"):
+            _spare.append((self.program, self.instance))
 
 
 class KernelStopped(Exception):
@@ -143,10 +163,9 @@ class Kernel:
         """
         instances: dict[str, WasmInstance] = _local.__dict__
         if self.program not in instances:
-            try:
-                instances[self.program] = WasmInstance(self, frugal=False)
-            except (wasmtime.WasmtimeError, MemoryError):
-                instances[self.program] = WasmInstance(self, frugal=True)
+            lease = _Lease(self)
+            instances[self.program] = lease.instance
+            _local.__dict__.setdefault(" leases", []).append(lease)
         return instances[self.program]
 
     def lay_out(self, values: Values) -> Layout:
@@ -217,6 +236,25 @@ class Job:
     def run(self) -> None:
         """Run the kernel over it."""
         self._instance.run()
+
+
+def _left_over(program: str) -> WasmInstance | None:
+    for _ in range(len(_spare)):
+        try:
+            kept, instance = _spare.pop()
+        except IndexError:  # another thread was faster
+            break
+        if kept == program:
+            return instance
+        _spare.appendleft((kept, instance))
+    return None
+
+
+def _new_instance(kernel: Kernel) -> WasmInstance:
+    try:
+        return WasmInstance(kernel, frugal=False)
+    except (wasmtime.WasmtimeError, MemoryError):
+        return WasmInstance(kernel, frugal=True)
 
 
 @functools.lru_cache(maxsize=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -105,3 +106,13 @@ def test_a_job_has_exactly_the_fields_of_its_kernel(wrong: dict[str, int] | None
         del values["mode"]
     with pytest.raises(ValueError, match="unknown" if wrong else "mode"):
         kernel_job.KERNEL.lay_out(values)
+
+
+def test_a_thread_leaves_its_instance_to_the_next() -> None:
+    """Threads that live at once never share one; one after another they need not make their own."""
+    kernel, found = kernel_job.KERNEL, []
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: found.append(kernel.instance()))
+        thread.start()
+        thread.join()
+    assert found[0] is found[1] is not kernel.instance()
