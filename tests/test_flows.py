@@ -6,7 +6,7 @@ import pytest
 from trace_flows import FLOWS, IMAGES, Trace, listing, traces
 
 # hops, modules, changes of package: what they are now, to shrink and never to grow unnoticed
-BOUNDS = {"encode": (238, 66, 126), "decode": (113, 41, 51), "fit-basis": (114, 38, 49)}
+BOUNDS = {"encode": (242, 66, 130), "decode": (117, 42, 55), "fit-basis": (115, 39, 50)}
 
 
 @pytest.fixture(scope="module")

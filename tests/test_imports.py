@@ -21,7 +21,7 @@ ROWS = (
     ("basisfile", "frames"),
     ("sources", "codec", "exact"),
     ("tensor_pca", "images", "framing", "store", "visual"),
-    ("parallel", "wasm", "quality", "names", "formats", "interfaces", "tensors"),
+    ("parallel", "wasm", "quality", "names", "formats", "interfaces", "tensors", "memory"),
     ("errors",),
 )
 RANK = {unit: row for row, units in enumerate(ROWS) for unit in units}

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tpca_cli.errors import Interrupted, TpcaError
-from tpca_cli.parallel import can_fork, forked_map
+from tpca_cli.parallel import busy_map, can_fork, forked_map
 
 
 def square(item: int, memory: memoryview) -> tuple[int, int]:
@@ -133,3 +133,23 @@ def test_side_threads_do_not_fork() -> None:
     thread.start()
     thread.join()
     assert answers == [False]
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12), st.integers(1, 4))
+@settings(max_examples=8, deadline=None)
+def test_items_under_way_weigh_no_more_than_the_budget(weights: list[int], budget: int, workers: int) -> None:
+    """Or there is only one of them."""
+    load, count, worst = (multiprocessing.Value("i", 0, lock=False) for _ in range(3))
+    lock = multiprocessing.Lock()
+
+    def work(weight: int) -> int:
+        with lock:
+            load.value, count.value = load.value + weight, count.value + 1
+            if count.value > 1:
+                worst.value = max(worst.value, load.value)
+        with lock:
+            load.value, count.value = load.value - weight, count.value - 1
+        return weight
+
+    assert list(busy_map(work, weights, workers, weight=float, budget=budget)) == weights
+    assert worst.value <= budget

@@ -203,17 +203,16 @@ class Archive:
         """
         return batches.in_advance(self, positions, workers, memory)
 
-    def read(self, position: int, *, components: int | None = None) -> Pixels:
-        """One image, `(h, w, c)`; fewer `components` give a blurrier one."""
+    def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
+        """One image, `(h, w, c)`; fewer `components` give a blurrier one; `threads` if not `workers`."""
         image = int(self.alive[position])
         blocks = self.index.blocks_of(image)
 
         def part(block: int) -> Pixels:
             return self.block(block, components=components)[image - int(self.index.blocks["first"][block])]
 
-        several = self.workers > 1 and len(blocks) > 1
-        parts = ordered_map(part, blocks, self.workers) if several else map(part, blocks)
-        return self.picture(position, list(parts))
+        threads = (threads or self.workers) if len(blocks) > 1 else 1
+        return self.picture(position, list(ordered_map(part, blocks, threads)))
 
     def picture(self, position: int, parts: Sequence[Pixels]) -> Pixels:
         """An image from the pictures that its blocks hold of it."""

@@ -60,6 +60,7 @@ Examples:
     "--resume", is_flag=True, help="Go on where a run was stopped: files that are right already are kept."
 )
 @options.claimed_pixels_option
+@options.images_memory_option
 @options.workers_option
 @options.common_options
 def command(
@@ -75,6 +76,7 @@ def command(
     force: bool,
     resume: bool,
     max_pixels: int,
+    memory: int,
     workers: int,
 ) -> int:
     """Restore the images of ARCHIVE: folders, names, modes, times, EXIF and ICC profiles.
@@ -88,7 +90,7 @@ def command(
     named = options.listed_names(select_from) if select_from else None
     with _opened(archive, basis, salvage, max_pixels) as opened:
         request = DecodeRequest(
-            archive, output, select, components, format, force, salvage, workers, resume, named
+            archive, output, select, components, format, force, salvage, workers, resume, named, memory
         )
         result = _restored(request, opened, console)
         format = format or default_format(opened)

@@ -118,6 +118,7 @@ SHOWN_REASONS = 5
 )
 @options.tile_option
 @options.size_option
+@options.images_memory_option
 @options.workers_option
 @options.cluster_option
 @options.max_pixels_option
@@ -152,6 +153,7 @@ def command(
     tile: int | None,
     size: tuple[int, int] | None,
     strip_metadata: bool,
+    memory: int,
     workers: int,
     cluster: str | None,
     max_pixels: int,
@@ -179,7 +181,7 @@ def command(
         basis, method, tile = _which_basis(basis, method, tile)
     if append and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
-    reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata)
+    reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata, memory=memory)
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
     addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
     if dry_run:

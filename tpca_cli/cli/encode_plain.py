@@ -66,7 +66,9 @@ def _plain(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int
     request = PlainRequest(
         asked["sources"],
         output,
-        Reading(asked["size"], asked["max_pixels"], asked["on_error"], asked["workers"]),
+        Reading(
+            asked["size"], asked["max_pixels"], asked["on_error"], asked["workers"], memory=asked["memory"]
+        ),
         asked["basis"],
         asked["link_basis"],
         asked["components"],

@@ -159,7 +159,7 @@ def _encode(*, console: Console, **asked: Any) -> int:
 
     def solved(found: Checked) -> TensorBasis:
         with fixed_threads():
-            return solve_items(found, wish, options.DEFAULT_MEMORY, asked["max_pixels"], console.say)
+            return solve_items(found, wish, asked["memory"], asked["max_pixels"], console.say)
 
     with store.lock(output, asked["lock_wait"]):
         result = encode_items(

@@ -18,6 +18,7 @@ import click
 from tpca_cli.cli.progress import STAGES, Bar
 from tpca_cli.cli.text import YELLOW, paint, plain, safe
 from tpca_cli.errors import StorageError, UsageError, printable
+from tpca_cli.memory import DEFAULT_MEMORY, LEAST_MEMORY
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +32,9 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
 
     name = "size"
 
+    def __init__(self, least: int = 1) -> None:
+        self.least = least
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number of bytes, or a usage error."""
         if isinstance(value, int):
@@ -41,6 +45,8 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
         size = int(float(match[1]) * base**power) if match else 0
         if not 1 <= size < 2**63:
             self.fail(f"{value!r} is not a size such as 500K, 20M, 20MB or 1.5G", param, ctx)
+        if size < self.least:
+            self.fail(f"{value!r} is too little: give {self.least >> 20}M or more", param, ctx)
         return size
 
 
@@ -369,11 +375,17 @@ sort_option = click.option(
 )
 sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 any_sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1)
-DEFAULT_MEMORY = 2 << 30
 output_option = click.option("-o", "--output", required=True, type=OutputFile(), help="The file to write.")
 force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 memory_option = click.option(
     "--memory", type=ByteSize(), default="2G", show_default=True, help="Working memory to stay within."
+)
+images_memory_option = click.option(
+    "--memory",
+    type=ByteSize(LEAST_MEMORY),
+    default=DEFAULT_MEMORY,
+    show_default="1G",
+    help="Memory of all processes to stay within; an image that alone takes more is left out, or refused.",
 )
 workers_option = click.option(
     "--workers",
@@ -391,7 +403,7 @@ max_pixels_option = click.option(
     type=Count(1),
     default=250_000_000,
     show_default=True,
-    help="Skip images with more pixels than this; encoding one takes about 32 bytes of memory per pixel.",
+    help="Skip images with more pixels than this.",
 )
 claimed_pixels_option = click.option(
     "--max-pixels",

@@ -39,8 +39,8 @@ class Restorable(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self, position: int, *, components: int | None = None) -> Pixels:
-        """One image."""
+    def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
+        """One image; the bands of a large one are decoded in so many threads."""
         ...
 
     def metadata(self, position: int) -> dict[str, bytes]:

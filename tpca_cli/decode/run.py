@@ -8,9 +8,10 @@ exactly what would be written are left alone.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.decode.plan import AS_FILE, Restorable, Target, default_format, extras_of, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.interfaces import Pixels, Progress
+from tpca_cli.memory import DEFAULT_MEMORY, Room, writing_bytes
 from tpca_cli.names import check_names, folders_of, matching
 from tpca_cli.parallel import busy_map
 
@@ -39,6 +41,7 @@ class DecodeRequest:
     workers: int = 1
     resume: bool = False
     named: Sequence[bytes] | None = None  # besides those that `select` matches
+    memory: int = DEFAULT_MEMORY  # of all processes
 
 
 @dataclass
@@ -79,16 +82,25 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
         first = archive.index.blocks_of(int(archive.alive[target.position]))[0]
         blocks.setdefault(first, []).append(target)
 
+    room = Room.within(request.memory, request.workers)
+    weights = {id(work): _weight(archive, work) for work in blocks.values()}
+    _check_memory(archive, blocks.values(), weights, room)
+
     def restore(work: list[Target]) -> Decoded:
-        return _restore(archive, work, request)
+        return _restore(archive, work, request, room.helpers(weights[id(work)]))
 
     prepare()
     if len(blocks) == 1:  # of one large image, the workers share the bands
         archive.workers = request.workers
     result, done = Decoded(unknown=unknown), 0
-    for work, part in zip(
-        blocks.values(), busy_map(restore, list(blocks.values()), request.workers), strict=True
-    ):
+    parts = busy_map(
+        restore,
+        list(blocks.values()),
+        room.workers,
+        weight=lambda work: weights[id(work)],
+        budget=room.size,
+    )
+    for work, part in zip(blocks.values(), parts, strict=True):
         result.add(part)
         done += len(work)
         if progress:
@@ -99,13 +111,38 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     return result
 
 
-def _restore(archive: Restorable, work: list[Target], request: DecodeRequest) -> Decoded:
+def _weight(archive: Restorable, work: Sequence[Target]) -> int:
+    """Bytes that writing the largest of some images takes."""
+    return max(
+        writing_bytes(
+            math.prod(archive.index.shape(image)),
+            images.CHANNELS[archive.index.mode(image)],
+            2 if archive.index.mode(image) == "I;16" else 1,
+        )
+        for image in (int(archive.alive[target.position]) for target in work)
+    )
+
+
+def _check_memory(
+    archive: Restorable, works: Iterable[Sequence[Target]], weights: Mapping[int, int], room: Room
+) -> None:
+    """Refuse, before anything is written, what would take more memory than there is."""
+    heaviest = max(works, key=lambda work: weights[id(work)], default=None)
+    if heaviest is not None and weights[id(heaviest)] > room.most:
+        name = printable(archive.names_bytes[heaviest[0].position])
+        raise UsageError(
+            f"{name} takes about {weights[id(heaviest)] >> 20} MB to write, and --memory leaves "
+            f"{room.most >> 20} MB for images: raise --memory, or leave it out by --select"
+        )
+
+
+def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, threads: int = 1) -> Decoded:
     """The images of one block (or the bands of one image), written to the output."""
     index, result = archive.index, Decoded()
     for target in work:
         image, name = int(archive.alive[target.position]), archive.names_bytes[target.position]
         try:
-            path, data, converted = _content(archive, target, request.components)
+            path, data, converted = _content(archive, target, request.components, threads)
         except FileRefused as error:
             if not request.salvage:
                 raise
@@ -133,13 +170,16 @@ def _restore(archive: Restorable, work: list[Target], request: DecodeRequest) ->
     return result
 
 
-def _content(archive: Restorable, target: Target, components: int | None) -> tuple[bytes, bytes, str]:
+def _content(
+    archive: Restorable, target: Target, components: int | None, threads: int = 1
+) -> tuple[bytes, bytes, str]:
     """Name and content of the file for an image and, where that is a PNG for want of better, why."""
     if target.format == AS_FILE:
         data = archive.file(target.position)
         assert data is not None
         return target.name, data, ""
-    return _encoded(archive, target, archive.read(target.position, components=components))
+    pixels = archive.read(target.position, components=components, threads=threads)
+    return _encoded(archive, target, pixels)
 
 
 def _encoded(archive: Restorable, target: Target, pixels: Pixels) -> tuple[bytes, bytes, str]:

@@ -7,12 +7,13 @@ quantiser.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -43,6 +44,10 @@ EXCHANGE = 0.15  # squared error per bit, in squared steps: the slope of a unifo
 BASIS_IMAGES, BASIS_PIXELS = 1024, 2**22  # that the basis of a large group is fitted to
 MAX_SPANNED, SPANNED_BYTES = 4096, 2**30  # images, and their pixels, whose space `encode` finds
 MAX_DENSE = 2**12  # samples of a frame whose dense operator is solved within `encode`
+TILES_HELD = 2**14  # of an image of which only some are wanted
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -125,13 +130,38 @@ def _spread_basis(design: Design, members: Sequence[Member], kind: Kind, reading
             pixels = read_member(numbered[1], kind.channels, reading).pixels
         except (ImageRefused, StorageError):
             return None  # the pass over all images reports it
-        return np.ascontiguousarray(design.framing.split(pixels)[numbered[0] % apart :: apart])
+        return _every(design.framing, pixels, numbered[0] % apart, apart)
 
     operator = design_operator(design, kind)
-    for frames in ordered_map(tiles, enumerate(chosen), reading.workers):
+    for frames in _side_by_side(tiles, enumerate(chosen), reading, lambda numbered: numbered[1]):
         if frames is not None:
             operator.add(frames)
     return solve_design(design, operator)
+
+
+def _every(framing: Framing, pixels: Pixels, first: int, apart: int) -> Pixels:
+    """Each `apart`-th tile of an image from the first on, (tiles, T, T, c); not all of them are held."""
+    if framing.kind != TILE:
+        return np.ascontiguousarray(framing.split(pixels)[first::apart])
+    rows = max(1, TILES_HELD // max(framing.grid(*pixels.shape[:2])[1], 1)) * framing.height
+    found = []
+    # the last part has a whole row of tiles at least, as mirroring below it needs
+    cuts = [0, *range(rows, pixels.shape[0] - framing.height, rows), pixels.shape[0]]
+    for top, bottom in itertools.pairwise(cuts):
+        frames = framing.split(pixels[top:bottom])  # (tiles, T, T, c)
+        found.append(frames[first::apart].copy())
+        first = (first - len(frames)) % apart
+    return np.concatenate(found)
+
+
+def _side_by_side(
+    work: Callable[[Item], Result], items: Iterable[Item], reading: Reading, member: Callable[[Item], Member]
+) -> Iterator[Result]:
+    """Results in order of work that reads one image each, no more of them at once than the memory allows."""
+    room = reading.room
+    return ordered_map(
+        work, items, reading.workers, weight=lambda item: member(item).weight, budget=room.size
+    )
 
 
 def design_operator(design: Design, kind: Kind) -> ModeOperators | TensorOperator:
@@ -176,7 +206,7 @@ def fit_spanned(
         except (ImageRefused, StorageError) as error:
             return skip_or_fail(member.ref.path, error, reading.on_error)
 
-    for member, found in zip(members, ordered_map(read, members, reading.workers), strict=True):
+    for member, found in zip(members, _side_by_side(read, members, reading, lambda one: one), strict=True):
         if isinstance(found, Skipped):
             skipped.append(found)
         else:
@@ -212,7 +242,7 @@ def fit_group(
     kept: list[Member] = []
     skipped: list[Skipped] = []
     for done, (member, problem) in enumerate(
-        zip(members, ordered_map(add, members, reading.workers), strict=True), 1
+        zip(members, _side_by_side(add, members, reading, lambda one: one), strict=True), 1
     ):
         if problem is None:
             kept.append(member)

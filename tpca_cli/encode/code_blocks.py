@@ -24,7 +24,7 @@ from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.encode.sample import moments
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
-from tpca_cli.parallel import busy_map
+from tpca_cli.parallel import busy_map, ordered_map
 from tpca_cli.sources.probe import Kind, Member
 from tpca_cli.sources.read import read_member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
@@ -87,7 +87,7 @@ def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
         }
         for plan in plans
     ]
-    options = {name: value for name, value in vars(reading).items() if name != "workers"}
+    options = {name: value for name, value in vars(reading).items() if name not in ("workers", "memory")}
     arrays = [array.tobytes() for plan in plans for _, array in sorted(plan.coder.to_arrays().items())]
     return plan_digest({"format": VERSION, "reading": options, "groups": groups}, *arrays)
 
@@ -101,6 +101,7 @@ def code_all(
     """The results of all jobs, in order."""
     tasks = tasks_of(plans)
     total = sum(len(plan.members) for plan in plans)
+    room = reading.room
 
     def run(numbered: tuple[int, Task]) -> Coded:
         number, task = numbered
@@ -108,18 +109,28 @@ def code_all(
         coded = kept(checkpoint, number, plan, task.job)
         if coded is not None:
             return coded
-        coded = code_job(plan, task, reading)
+        coded = code_job(plan, task, reading, room.helpers(weight_of(plan.members, task.job)))
         if checkpoint:
             checkpoint.put(number, described(coded), coded.data)
         return coded
 
+    def weight(numbered: tuple[int, Task]) -> int:
+        task = numbered[1]
+        return weight_of(plans[task.group].members, task.job)
+
     prepare()
     done = 0
-    for task, coded in zip(tasks, busy_map(run, list(enumerate(tasks)), reading.workers), strict=True):
+    results = busy_map(run, list(enumerate(tasks)), room.workers, weight=weight, budget=room.size)
+    for task, coded in zip(tasks, results, strict=True):
         done += task.job.count
         if progress:
             progress("encoding", done, total)
         yield coded
+
+
+def weight_of(members: Sequence[Member], job: Job) -> int:
+    """Bytes that the pictures of a job take while they are read."""
+    return sum(member.weight for member in members[job.first : job.first + job.count])
 
 
 def kept(checkpoint: Checkpoint | None, number: int, plan: GroupPlan, job: Job) -> Coded | None:
@@ -131,8 +142,11 @@ def kept(checkpoint: Checkpoint | None, number: int, plan: GroupPlan, job: Job) 
     return coded if _still_true(coded, plan, job) else None
 
 
-def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
-    """Read the images of a job, code them, and measure the error of what a reader will get back."""
+def code_job(plan: GroupPlan, task: Task, reading: Reading, threads: int = 1) -> Coded:
+    """Read the images of a job, code them, and measure the error of what a reader will get back.
+
+    The bands of a large image are coded side by side in so many threads.
+    """
     job = task.job
     members: list[Member] = []
     pictures: list[images.Picture] = []
@@ -147,9 +161,7 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
             members.append(member)
         except (ImageRefused, StorageError) as error:
             skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
-    blocks: list[BlockRecord] = []
-    parts: list[bytes] = []
-    lost = _code_pictures(plan, task, pictures, members, blocks, parts)
+    blocks, lost = _code_pictures(plan, task, pictures, members, threads)
     entries = tuple(
         Entry(
             name=member.ref.name,
@@ -175,8 +187,8 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading) -> Coded:
     seen = [moments(pixels) for pixels in returned]
     return Coded(
         entries,
-        tuple(blocks),
-        b"".join(parts),
+        tuple(block.record for block in blocks),
+        b"".join(block.data for block in blocks),
         tuple(skipped),
         sum(one.energy for one in seen),
         tuple(one.deviation for one in seen),
@@ -189,23 +201,24 @@ def _code_pictures(
     task: Task,
     pictures: Sequence[images.Picture],
     members: Sequence[Member],
-    blocks: list[BlockRecord],
-    parts: list[bytes],
-) -> list[tuple[int, float | None]]:
-    """Code the pictures of a job; the squared error and the SSIMULACRA 2 of each."""
+    threads: int,
+) -> tuple[list[CodedBlock], list[tuple[int, float | None]]]:
+    """The blocks of a job's pictures; the squared error and the SSIMULACRA 2 of each picture."""
     if not pictures:
-        return []
+        return [], []
     coder = plan.coder
     if not task.job.bands:
-        whole = [picture.pixels for picture in pictures]
-        found = _code(coder, task.group, whole, members, 0, 0, blocks, parts)
-        return [(one.error, pooled_score([one.evidence])) for one in found]
+        block = _code(coder, task.group, [picture.pixels for picture in pictures], members)
+        return [block], [(one.error, pooled_score([one.evidence])) for one in block.lost]
     pixels = pictures[0].pixels
-    bands = [
-        _code(coder, task.group, [pixels[row : row + rows]], members, row, rows, blocks, parts)[0]
-        for row, rows in task.job.bands
-    ]
-    return [(sum(band.error for band in bands), pooled_score([band.evidence for band in bands]))]
+
+    def code_band(band: tuple[int, int]) -> CodedBlock:
+        row, rows = band
+        return _code(coder, task.group, [pixels[row : row + rows]], members, row, rows)
+
+    blocks = list(ordered_map(code_band, task.job.bands, threads))
+    bands = [block.lost[0] for block in blocks]
+    return blocks, [(sum(band.error for band in bands), pooled_score([band.evidence for band in bands]))]
 
 
 # What strip_metadata leaves: without them colors would look different.
@@ -229,6 +242,15 @@ class Measured:
     evidence: tuple[visual.Evidence, ...] = ()
 
 
+@dataclass(frozen=True)
+class CodedBlock:
+    """A block, its place in the file and what each picture in it lost."""
+
+    record: BlockRecord
+    data: bytes
+    lost: list[Measured]
+
+
 def pooled_score(parts: Sequence[tuple[visual.Evidence, ...]]) -> float | None:
     """SSIMULACRA 2 of a picture from what was seen of its bands; None if nobody looked."""
     if not parts or not parts[0]:
@@ -248,15 +270,12 @@ def _code(
     group: int,
     pixels: list[Pixels],
     members: Sequence[Member],
-    row: int,
-    rows: int,
-    blocks: list[BlockRecord],
-    parts: list[bytes],
-) -> list[Measured]:
-    """Code one block, note it in `blocks` and `parts`, and return what each picture lost."""
+    row: int = 0,
+    rows: int = 0,
+) -> CodedBlock:
+    """Code one block of whole pictures, or of a band of one."""
     coded = coder.encode(pixels)
-    blocks.append(BlockRecord(len(coded.data), group, 0, len(pixels), row, rows, store.digest_of(coded.data)))
-    parts.append(coded.data)
+    record = BlockRecord(len(coded.data), group, 0, len(pixels), row, rows, store.digest_of(coded.data))
     found = []
     for source, back, member, error in zip(pixels, coded.decoded, members, coded.sse, strict=True):
         if images.CHANNELS[member.mode] != coder.framing.channels:
@@ -264,7 +283,7 @@ def _code(
             source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
             error = _squared_error(source, back)
         found.append(measured_of(coder, source, back, int(error)))
-    return found
+    return CodedBlock(record, coded.data, found)
 
 
 def _squared_error(one: Pixels, other: Pixels) -> int:

@@ -22,7 +22,7 @@ from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, Job, bands_of
 from tpca_cli.archive.writer import Group, exact_group
 from tpca_cli.checkpoint import Checkpoint, check_partial, plan_digest, removed_unless_interrupted
-from tpca_cli.encode.code_blocks import Coded, described, restored
+from tpca_cli.encode.code_blocks import Coded, described, restored, weight_of
 from tpca_cli.encode.run import Assembled, EncodeRequest, assemble, write_assembled
 from tpca_cli.encode.workers import LOCAL
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
@@ -38,6 +38,8 @@ from tpca_cli.sources.scan import Skipped
 TEMPLATE_SAMPLE = 128
 REWRITTEN = {"PNG": "png", "TIFF": "tiff", "BMP": "bmp", "PPM": "ppm", "WEBP": "webp"}
 """Formats that are written again with the same pixels."""
+HELD = 2
+"""Files and pictures come back before they count: they are there twice."""
 DENSE = 0.35
 """Of the raw pixels: a file below this may be smaller than what its pixels take, and is tried by itself."""
 
@@ -204,8 +206,14 @@ def _code_all(
         checkpoint.put(number, described(coded), coded.data)
         return coded
 
+    def weight(numbered: tuple[int, tuple[ExactPlan, Job]]) -> int:
+        plan, job = numbered[1]
+        return HELD * weight_of(plan.members, job)
+
+    room = reading.room
     total, done = sum(job.count for _, job in tasks), 0
-    for (_, job), coded in zip(tasks, busy_map(run, list(enumerate(tasks)), reading.workers), strict=True):
+    results = busy_map(run, list(enumerate(tasks)), room.workers, weight=weight, budget=room.size)
+    for (_, job), coded in zip(tasks, results, strict=True):
         done += job.count
         if progress:
             progress("encoding", done, total)

@@ -119,8 +119,16 @@ def project_all(
             return done
         return keep(checkpoint, number, project_run(plan, runs[number], reading))
 
+    def weight(number: int) -> int:
+        """Of the pictures, their frames and two forms of their coefficients."""
+        chosen = plan.members[runs[number].start : runs[number].stop]
+        frames = sum(plan.framing.count(member.height, member.width) for member in chosen)
+        return sum(member.weight for member in chosen) + 32 * frames * plan.basis.components
+
+    room = reading.room
     with threadpool_limits(1, user_api="blas"):
-        for number, result in enumerate(busy_map(work, range(len(runs)), reading.workers)):
+        found = busy_map(work, range(len(runs)), room.workers, weight=weight, budget=room.size)
+        for number, result in enumerate(found):
             if progress:
                 progress("projecting", runs[number].stop, len(plan.members))
             yield result

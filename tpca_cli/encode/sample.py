@@ -74,7 +74,13 @@ def take_sample(members: Sequence[Member], kind: Kind, reading: Reading, *, wind
     pictures: list[Pixels] = []
     seen: list[Moments] = []
     for some in (shares, dict(itertools.islice(others.items(), SAMPLE_IMAGES))):
-        for found in ordered_map(read, some.items(), reading.workers):
+        for found in ordered_map(
+            read,
+            some.items(),
+            reading.workers,
+            weight=lambda chosen: members[chosen[0]].weight,
+            budget=reading.room.size,
+        ):
             if found is not None:
                 pictures += found[0]
                 seen.append(found[1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from PIL import Image
 from tpca_cli.errors import TpcaError, UsageError
 from tpca_cli.images import decode, embed, metadata, tiff
 from tpca_cli.images.modes import CHANNELS, Pixels, common_channels, widen
-from tpca_cli.images.resize import to_array
+from tpca_cli.images.resize import strips, to_array
 
 _MODES: dict[str, frozenset[str]] = {
     "png": frozenset(CHANNELS),
@@ -106,11 +106,12 @@ def encode_file(
     else:
         data = embed.insert(_saved(pixels, format, extras, held, quality), format, held)
     if format != "jpeg":
-        found = _decoded(data, format, pixels)
-        # WebP has color only, and no alpha that is opaque everywhere: the same picture is what counts
-        channels = common_channels([found.shape[2], pixels.shape[2]])
-        if not np.array_equal(widen(found, channels), widen(pixels, channels)):
-            raise TpcaError(f"what was written as {format} does not read back as the same pixels")
+        for top, found in _decoded(data, format, pixels):
+            wanted = pixels[top : top + len(found)]
+            # WebP has color only, and no alpha that is opaque everywhere: the same picture is what counts
+            channels = common_channels([found.shape[2], pixels.shape[2]])
+            if not np.array_equal(widen(found, channels), widen(wanted, channels)):
+                raise TpcaError(f"what was written as {format} does not read back as the same pixels")
     return data
 
 
@@ -118,8 +119,11 @@ def encode_jpeg(pixels: Pixels, mode: str, allowed: float, extras: Extras = NOTH
     """A JPEG whose mean squared error against the pixels is below `allowed`, or None where there is none."""
     for quality in _QUALITIES:
         data = encode_file(pixels, mode, format="jpeg", extras=extras, quality=quality)
-        difference = _decoded(data, "jpeg", pixels).astype(np.int64) - pixels
-        if float(np.vdot(difference, difference)) < allowed * pixels.size:
+        error = 0
+        for top, found in _decoded(data, "jpeg", pixels):
+            difference = found.astype(np.int64) - pixels[top : top + len(found)]
+            error += int(np.vdot(difference, difference))
+        if error < allowed * pixels.size:
             return data
     return None
 
@@ -142,18 +146,32 @@ def _saved(pixels: Pixels, format: str, extras: Extras, held: Mapping[str, bytes
     return file.getvalue()
 
 
-def _decoded(data: bytes, format: str, pixels: Pixels) -> Pixels:
-    """What a reader makes of the file of these pixels, (h, w, c), as stored and not turned upright."""
+def _decoded(data: bytes, format: str, pixels: Pixels) -> Iterator[tuple[int, Pixels]]:
+    """What a reader makes of the file of these pixels, as stored and not turned upright.
+
+    Strips (rows, w, c), each with its first row; the size is that of the pixels.
+    """
+    unreadable = f"what was written as {format} does not read back"
     try:
         image = decode._open(io.BytesIO(data), format.upper(), data, pixels.shape[0] * pixels.shape[1])
         orientation = metadata.tiff_orientation(image)
         image.load()
-        found = to_array(image)
+        if orientation is not None:
+            parts: Iterator[tuple[int, Pixels]] = iter(
+                [(0, metadata.undo_orientation(to_array(image), orientation))]
+            )
+        else:
+            parts = strips(image)
+        row = 0
+        for row, found in parts:
+            if found.shape[1] != pixels.shape[1]:
+                break
+            yield row, found
+            row += len(found)
     except (OSError, ValueError, SyntaxError, struct.error) as error:
-        raise TpcaError(f"what was written as {format} does not read back: {error}") from error
-    if orientation is not None:
-        found = metadata.undo_orientation(found, orientation)
-    return found
+        raise TpcaError(f"{unreadable}: {error}") from error
+    if row != pixels.shape[0]:
+        raise TpcaError(f"{unreadable} at its size")
 
 
 def lossy_copy(pixels: Pixels, codec: str, quality: int) -> tuple[int, Pixels]:

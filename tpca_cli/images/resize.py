@@ -8,6 +8,7 @@ Larger pictures and other kinds are resized by Pillow.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,16 +30,29 @@ _MOST_PIXELS = 1 << 20
 
 def to_array(image: Image.Image) -> Pixels:
     """(h, w, c) in the machine's byte order."""
+    pixels = None
+    for top, strip in strips(image):
+        if len(strip) == image.height:
+            return strip
+        if pixels is None:
+            pixels = np.empty((image.height, *strip.shape[1:]), strip.dtype)  # (h, w, c)
+        pixels[top : top + len(strip)] = strip
+    assert pixels is not None
+    return pixels
+
+
+def strips(image: Image.Image) -> Iterator[tuple[int, Pixels]]:
+    """The picture in strips (rows, w, c) of about a million pixels, each with its first row.
+
+    Pillow hands out all pixels at once only through two more copies of them.
+    """
     width, height = image.size
     rows = max(1, _STRIP_PIXELS // width)
     if height <= rows:
-        return _strip(image)
-    # Pillow hands out all pixels through two more copies of them: a large image is fetched strip by strip.
-    first = _strip(image.crop((0, 0, width, rows)))
-    pixels = np.empty((height, *first.shape[1:]), first.dtype)
+        yield 0, _strip(image)
+        return
     for top in range(0, height, rows):
-        pixels[top : top + rows] = _strip(image.crop((0, top, width, min(top + rows, height))))
-    return pixels
+        yield top, _strip(image.crop((0, top, width, min(top + rows, height))))
 
 
 def _strip(image: Image.Image) -> Pixels:

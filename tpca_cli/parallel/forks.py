@@ -36,19 +36,30 @@ def can_fork() -> bool:
     return sys.platform == "linux" and at_home
 
 
-def busy_map(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+def busy_map(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    *,
+    weight: Callable[[Item], float] | None = None,
+    budget: float = 0.0,
+) -> Iterator[Result]:
     """Results in order of work that keeps the interpreter busy: in processes where they can be had.
 
-    Each worker uses one thread of BLAS, so that as many workers as cores do not fight for them.
+    Each worker uses one thread of BLAS, so that as many workers as cores do not fight for them. With
+    `weight`, those under way weigh at most `budget` together; a heavier item goes alone.
     """
     with threadpool_limits(1 if workers > 1 else None):
         if workers > 1 and len(items) > 1 and can_fork():
             # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
+            weights = None if weight is None else [weight(item) for item in items]
             numbers = range(len(items))
-            for result, _ in forked_map(lambda k, _: function(items[k]), numbers, workers, mmap.PAGESIZE):
+            for result, _ in forked_map(
+                lambda k, _: function(items[k]), numbers, workers, mmap.PAGESIZE, weights, budget
+            ):
                 yield result
         else:
-            yield from ordered_map(function, items, workers)
+            yield from ordered_map(function, items, workers, weight=weight, budget=budget)
 
 
 def forked_map(
@@ -56,9 +67,12 @@ def forked_map(
     items: Iterable[Item],
     workers: int,
     slot_bytes: int,
+    weights: Sequence[float] | None = None,
+    budget: float = 0.0,
 ) -> Iterator[tuple[Result, memoryview]]:
     """Results in the order of the items, each with the `slot_bytes` of memory that the function filled.
 
+    With `weights` of the items, those given out and not yet done weigh at most `budget`, or it is only one.
     Items must be small: a pipe filled with them, while its worker waits to send a result, would stop both.
     The memory is the consumer's until it asks for the next result. An exception of the function is raised
     here, in its place; a worker that dies ends the run.
@@ -77,6 +91,9 @@ def forked_map(
         nonlocal upcoming
         while upcoming is not None and free and (worker := crew.idle()) is not None:
             index, item = upcoming
+            under_way = [weights[k] for k in places if k not in done] if weights else []
+            if weights and under_way and sum(under_way) + weights[index] > budget:
+                break
             places[index] = free.popleft()
             crew.give(worker, index, item, places[index])
             upcoming = next(source, None)

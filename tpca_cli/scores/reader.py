@@ -267,8 +267,11 @@ class Scores:
             )
         return ScoresBasis(basis, self.framing, self.samples, self.basis_digest, linked)
 
-    def read(self, position: int, *, components: int | None = None) -> Pixels:
-        """One image, `(h, w, c)`, rounded to its sample type; fewer `components` give a blurrier one."""
+    def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
+        """One image, `(h, w, c)`, rounded to its sample type; fewer `components` give a blurrier one.
+
+        `threads` are for the bands of an archive's large images; here every image is one.
+        """
         from tpca_cli.images import narrow  # late: numbers can be had without image decoders
 
         block = self.index.blocks_of(position)[0]

@@ -16,6 +16,7 @@ from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.framing import Framing
 from tpca_cli.images import Header, Stamp, probe
 from tpca_cli.interfaces import Progress
+from tpca_cli.memory import reading_bytes
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.read_plan import Reading, check_scanned, skip_or_fail
@@ -34,6 +35,7 @@ class Member:
     width: int
     mode: str
     resized: bool = False
+    weight: int = 0  # bytes that reading it takes
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,24 @@ def probe_member(ref: ImageRef, reading: Reading) -> Member | Skipped:
     """What the header of a file says it will be."""
     try:
         header = images.probe(ref.path, reading.max_pixels)
+        weight = _weight(header, ref.size, reading.room.most)
     except (ImageRefused, StorageError) as error:
         return skip_or_fail(ref.path, error, reading.on_error)
     height, width = reading.size or (header.height, header.width)
-    return Member(ref, height, width, header.mode, (height, width) != (header.height, header.width))
+    resized = (height, width) != (header.height, header.width)
+    return Member(ref, height, width, header.mode, resized, weight)
+
+
+def _weight(header: Header, file_bytes: int, most: int) -> int:
+    """What reading an image takes, if there is so much."""
+    h, w = header.height, header.width
+    weight = reading_bytes(h * w, header.channels, int(header.dtype[1]), file_bytes)
+    if weight > most:
+        raise ImageRefused(
+            f"{h}x{w} pixels take about {weight >> 20} MB to read, and --memory leaves {most >> 20} MB for "
+            "images; raise --memory"
+        )
+    return weight
 
 
 def probe_shard_members(refs: Sequence[ImageRef], reading: Reading) -> list[Member | Skipped]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, printable
 from tpca_cli.framing import TILE, WHOLE, Framing
 from tpca_cli.images import DIGEST_BYTES, MAX_PIXELS, Header, common_channels, widens
+from tpca_cli.memory import DEFAULT_MEMORY, Room
 from tpca_cli.sources.scan import UNREADABLE, Scan, Skipped
 
 DEFAULT_TILE = 8
@@ -54,6 +55,12 @@ class Reading:
     workers: int = 1
     digest_bytes: int = DIGEST_BYTES  # of the digests of source files
     strip_metadata: bool = False  # keep nothing of a file but its picture
+    memory: int = DEFAULT_MEMORY  # of all processes; decides nothing but what is refused as too large
+
+    @property
+    def room(self) -> Room:
+        """What the memory leaves for pictures, and how many may work on them."""
+        return Room.within(self.memory, self.workers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+"""What work on pictures takes of the memory, and how many of them that leaves under way at a time.
+
+`--memory` bounds all processes of a command together. A command has a fixed share, each worker another one
+(its own pages and those of the kernel while it codes a band); what is left is for pictures, of which only so
+many are read or written at once. One that leaves no room for a second is worked on by several threads.
+What comes out does not depend on any of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_MEMORY = 1 << 30
+LEAST_MEMORY = 256 << 20
+"""What a command takes with one worker and pictures of a few megapixels."""
+_COMMAND = 110 << 20
+_WORKER = 100 << 20
+
+
+def reading_bytes(pixels: int, channels: int, sample_bytes: int, file_bytes: int) -> int:
+    """What reading a picture takes: the file and what is kept of it, the decoder's pixels, and ours."""
+    return pixels * (4 + channels * sample_bytes) + 2 * file_bytes
+
+
+def writing_bytes(pixels: int, channels: int, sample_bytes: int) -> int:
+    """What writing a picture takes: our pixels, those of the encoder, and a file that may be as large."""
+    return pixels * (4 + 2 * channels * sample_bytes)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What `--memory` leaves for pictures while workers share it; `most` if there is only one of both."""
+
+    size: int
+    most: int
+    workers: int
+
+    @classmethod
+    def within(cls, memory: int, workers: int) -> Room:
+        """As many workers as were asked for, unless their own shares would take more than pictures get."""
+        left = max(memory - _COMMAND, 0)
+        count = min(workers, max(1, left // (2 * _WORKER)))
+        return cls(max(left - count * _WORKER, 0), max(left - _WORKER, 0), count)
+
+    def helpers(self, weight: int) -> int:
+        """Threads for a picture of so many bytes: all workers that cannot have one of their own meanwhile."""
+        at_once = max(1, self.size // max(weight, 1))
+        return max(1, self.workers // at_once)
