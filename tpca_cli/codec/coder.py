@@ -241,7 +241,9 @@ class Coder:
     ) -> list[Pixels]:
         """The pictures of a block, or some of them; with fewer components they come out blurrier."""
         if self._fast_path and components is None:
-            return self._fast_path.decode(self.model, self._grid(shapes), shapes, data, wanted)
+            quick = self._fast_path.decode(self.model, self._grid(shapes), shapes, data, wanted)
+            if quick is not None:
+                return quick
         values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
         if components is not None:
             values = values[: max(components, 0)]

@@ -121,6 +121,8 @@ BLOCK_FIELDS = (
     Field("u32", "capacity", "of `bytes`"),
     Field("u32", "length", "of the block, out"),
     Field("i32", "damaged", "out"),
+    Field("i32", "wide", "out: a value is too large for `tiles`, so no pictures were made"),
+    Field("i32", "direct", "whether values go to `tiles` only"),
     Field("i32", "step_count"),
     Field("i32", "level_count"),
     Field("i32", "even_count", "tiles of the first phase"),
@@ -193,6 +195,7 @@ PICTURE_FIELDS = (
     Field("const u8 *", "pixels", "of all pictures, in"),
     Field("u8 *", "decoded", "pixels out"),
     Field("i64 *", "errors", "(pictures,) squared, out"),
+    Field("i32 *", "tiles", "(size, colors, side, side) values by tile, channel, column and row"),
     Field("double *", "planes", "samples of one picture"),
     Field("i16 *", "shorts", "planes of the filter, and two lines"),
     Field("i32 *", "ints", "lines of the filter"),
@@ -221,6 +224,7 @@ def block_job(
     scan, size = model.scan, grid.size
     rows, zones, channels = len(scan.places), len(scan.zones), len(scan.lowest)
     canvas, room = rows * size, -(-size // 8) * 8
+    direct = mode == DECODE and pictures["picture_count"] != 0
     most_pairs = max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0) // 2
     return Job.of(KERNEL, {
         "mode": mode,
@@ -235,6 +239,8 @@ def block_job(
         "capacity": capacity,
         "length": 0,
         "damaged": 0,
+        "wide": 0,
+        "direct": int(direct),
         "step_count": len(scan.steps),
         "level_count": len(grid.levels),
         "even_count": grid.phases[0].size,
@@ -244,7 +250,7 @@ def block_job(
         **_of_grid(grid),
         **_of_model(model),
         **_of_priors(model.priors, model.bit_price),
-        "data": Room(canvas),
+        "data": Room(0 if direct else canvas),
         "grade": Room(size + 8),
         "wanted": Room(zones * size),
         "opened": Room(zones * size),

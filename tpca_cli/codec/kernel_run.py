@@ -117,7 +117,7 @@ def run_encoder(
             canvas = job[name][: job[name].size // grid.size * grid.size]
             canvas.reshape(-1, grid.size)[:, grid.places] = values
         run(job)
-        if job.number("damaged"):
+        if job.number("damaged") or job.number("wide"):
             raise ValueError("values are too large to be coded")
         if job.number("length") <= capacity:
             return job
@@ -151,11 +151,15 @@ class KernelTiles:
         shapes: Sequence[Shape],
         block: bytes,
         wanted: Sequence[int] | None = None,
-    ) -> list[Pixels]:
-        """The pictures of a block, or some of them: a third of the time goes into making them."""
+    ) -> list[Pixels] | None:
+        """The pictures of a block, or some of them: a third of the time goes into making them.
+
+        None where a value is too large for the kernel: no picture gives such a block.
+        """
         wanted = range(len(shapes)) if wanted is None else wanted
         fields = self._fields(model, grid, shapes, np.zeros(0, np.uint8), wanted)
-        return self._cut(run_decoder(model, grid, block, fields), [shapes[picture] for picture in wanted])
+        job = run_decoder(model, grid, block, fields)
+        return None if job.number("wide") else self._cut(job, [shapes[picture] for picture in wanted])
 
     def _cut(self, job: Job, shapes: Sequence[Shape]) -> list[Pixels]:
         pixels, out, at = job["decoded"].copy(), [], 0
@@ -202,6 +206,7 @@ class KernelTiles:
             "pixels": pixels,
             "decoded": Room(colors * pixel_count, scratch=True),
             "errors": Room(len(shapes)),
+            "tiles": Room(colors * side**2 * grid.size, scratch=True),
             "planes": Room(colors * side**2 * most_tiles, scratch=True),
             "shorts": Room(most_shorts, scratch=True),
             "ints": Room(most_ints, scratch=True),

@@ -112,6 +112,8 @@ typedef struct {
     u32 capacity;                // of `bytes`
     u32 length;                  // of the block, out
     i32 damaged;                 // out
+    i32 wide;                    // out: a value is too large for `tiles`, so no pictures were made
+    i32 direct;                  // whether values go to `tiles` only
     i32 step_count;
     i32 level_count;
     i32 even_count;              // tiles of the first phase
@@ -182,6 +184,7 @@ typedef struct {
     const u8 *pixels;            // of all pictures, in
     u8 *decoded;                 // pixels out
     i64 *errors;                 // (pictures,) squared, out
+    i32 *tiles;                  // (size, colors, side, side) values by tile, channel, column and row
     double *planes;              // samples of one picture
     i16 *shorts;                 // planes of the filter, and two lines
     i32 *ints;                   // lines of the filter
@@ -199,80 +202,83 @@ _Static_assert(offsetof(Job, zones) == 32, "as in Python");
 _Static_assert(offsetof(Job, capacity) == 36, "as in Python");
 _Static_assert(offsetof(Job, length) == 40, "as in Python");
 _Static_assert(offsetof(Job, damaged) == 44, "as in Python");
-_Static_assert(offsetof(Job, step_count) == 48, "as in Python");
-_Static_assert(offsetof(Job, level_count) == 52, "as in Python");
-_Static_assert(offsetof(Job, even_count) == 56, "as in Python");
-_Static_assert(offsetof(Job, odd_count) == 60, "as in Python");
-_Static_assert(offsetof(Job, grades) == 64, "as in Python");
-_Static_assert(offsetof(Job, region_count) == 68, "as in Python");
-_Static_assert(offsetof(Job, regions) == 72, "as in Python");
-_Static_assert(offsetof(Job, phases) == 76, "as in Python");
-_Static_assert(offsetof(Job, levels) == 80, "as in Python");
-_Static_assert(offsetof(Job, level_places) == 84, "as in Python");
-_Static_assert(offsetof(Job, level_around) == 88, "as in Python");
-_Static_assert(offsetof(Job, steps) == 92, "as in Python");
-_Static_assert(offsetof(Job, sights) == 96, "as in Python");
-_Static_assert(offsetof(Job, looks) == 100, "as in Python");
-_Static_assert(offsetof(Job, look_pairs) == 104, "as in Python");
-_Static_assert(offsetof(Job, near) == 108, "as in Python");
-_Static_assert(offsetof(Job, lowest_rows) == 112, "as in Python");
-_Static_assert(offsetof(Job, look_weights) == 116, "as in Python");
-_Static_assert(offsetof(Job, bases) == 120, "as in Python");
-_Static_assert(offsetof(Job, maps) == 124, "as in Python");
-_Static_assert(offsetof(Job, quanta) == 128, "as in Python");
-_Static_assert(offsetof(Job, expected) == 132, "as in Python");
-_Static_assert(offsetof(Job, lowest_priors) == 136, "as in Python");
-_Static_assert(offsetof(Job, centers) == 140, "as in Python");
-_Static_assert(offsetof(Job, flag_weights) == 144, "as in Python");
-_Static_assert(offsetof(Job, lowest_weights) == 148, "as in Python");
-_Static_assert(offsetof(Job, tables) == 152, "as in Python");
-_Static_assert(offsetof(Job, flag_tables) == 156, "as in Python");
-_Static_assert(offsetof(Job, offsets) == 160, "as in Python");
-_Static_assert(offsetof(Job, prices) == 164, "as in Python");
-_Static_assert(offsetof(Job, log_prices) == 168, "as in Python");
-_Static_assert(offsetof(Job, bit_prices) == 172, "as in Python");
-_Static_assert(offsetof(Job, data) == 176, "as in Python");
-_Static_assert(offsetof(Job, grade) == 180, "as in Python");
-_Static_assert(offsetof(Job, wanted) == 184, "as in Python");
-_Static_assert(offsetof(Job, opened) == 188, "as in Python");
-_Static_assert(offsetof(Job, own) == 192, "as in Python");
-_Static_assert(offsetof(Job, small) == 196, "as in Python");
-_Static_assert(offsetof(Job, around) == 200, "as in Python");
-_Static_assert(offsetof(Job, signs) == 204, "as in Python");
-_Static_assert(offsetof(Job, busy) == 208, "as in Python");
-_Static_assert(offsetof(Job, low) == 212, "as in Python");
-_Static_assert(offsetof(Job, worth) == 216, "as in Python");
-_Static_assert(offsetof(Job, classes) == 220, "as in Python");
-_Static_assert(offsetof(Job, closest) == 224, "as in Python");
-_Static_assert(offsetof(Job, crowded) == 228, "as in Python");
-_Static_assert(offsetof(Job, turns) == 232, "as in Python");
-_Static_assert(offsetof(Job, spots) == 236, "as in Python");
-_Static_assert(offsetof(Job, hits) == 240, "as in Python");
-_Static_assert(offsetof(Job, seen) == 244, "as in Python");
-_Static_assert(offsetof(Job, live) == 248, "as in Python");
-_Static_assert(offsetof(Job, bytes) == 252, "as in Python");
-_Static_assert(offsetof(Job, picture_count) == 256, "as in Python");
-_Static_assert(offsetof(Job, side) == 260, "as in Python");
-_Static_assert(offsetof(Job, colors) == 264, "as in Python");
-_Static_assert(offsetof(Job, lapped) == 268, "as in Python");
-_Static_assert(offsetof(Job, restored) == 272, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 276, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 280, "as in Python");
-_Static_assert(offsetof(Job, indices) == 284, "as in Python");
-_Static_assert(offsetof(Job, factors) == 288, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 292, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 296, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 300, "as in Python");
-_Static_assert(offsetof(Job, borders) == 304, "as in Python");
-_Static_assert(offsetof(Job, weights) == 308, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 312, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 316, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 320, "as in Python");
-_Static_assert(offsetof(Job, errors) == 324, "as in Python");
-_Static_assert(offsetof(Job, planes) == 328, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 332, "as in Python");
-_Static_assert(offsetof(Job, ints) == 336, "as in Python");
-_Static_assert(sizeof(Job) == 340, "as in Python");
+_Static_assert(offsetof(Job, wide) == 48, "as in Python");
+_Static_assert(offsetof(Job, direct) == 52, "as in Python");
+_Static_assert(offsetof(Job, step_count) == 56, "as in Python");
+_Static_assert(offsetof(Job, level_count) == 60, "as in Python");
+_Static_assert(offsetof(Job, even_count) == 64, "as in Python");
+_Static_assert(offsetof(Job, odd_count) == 68, "as in Python");
+_Static_assert(offsetof(Job, grades) == 72, "as in Python");
+_Static_assert(offsetof(Job, region_count) == 76, "as in Python");
+_Static_assert(offsetof(Job, regions) == 80, "as in Python");
+_Static_assert(offsetof(Job, phases) == 84, "as in Python");
+_Static_assert(offsetof(Job, levels) == 88, "as in Python");
+_Static_assert(offsetof(Job, level_places) == 92, "as in Python");
+_Static_assert(offsetof(Job, level_around) == 96, "as in Python");
+_Static_assert(offsetof(Job, steps) == 100, "as in Python");
+_Static_assert(offsetof(Job, sights) == 104, "as in Python");
+_Static_assert(offsetof(Job, looks) == 108, "as in Python");
+_Static_assert(offsetof(Job, look_pairs) == 112, "as in Python");
+_Static_assert(offsetof(Job, near) == 116, "as in Python");
+_Static_assert(offsetof(Job, lowest_rows) == 120, "as in Python");
+_Static_assert(offsetof(Job, look_weights) == 124, "as in Python");
+_Static_assert(offsetof(Job, bases) == 128, "as in Python");
+_Static_assert(offsetof(Job, maps) == 132, "as in Python");
+_Static_assert(offsetof(Job, quanta) == 136, "as in Python");
+_Static_assert(offsetof(Job, expected) == 140, "as in Python");
+_Static_assert(offsetof(Job, lowest_priors) == 144, "as in Python");
+_Static_assert(offsetof(Job, centers) == 148, "as in Python");
+_Static_assert(offsetof(Job, flag_weights) == 152, "as in Python");
+_Static_assert(offsetof(Job, lowest_weights) == 156, "as in Python");
+_Static_assert(offsetof(Job, tables) == 160, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 164, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 168, "as in Python");
+_Static_assert(offsetof(Job, prices) == 172, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 176, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 180, "as in Python");
+_Static_assert(offsetof(Job, data) == 184, "as in Python");
+_Static_assert(offsetof(Job, grade) == 188, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 192, "as in Python");
+_Static_assert(offsetof(Job, opened) == 196, "as in Python");
+_Static_assert(offsetof(Job, own) == 200, "as in Python");
+_Static_assert(offsetof(Job, small) == 204, "as in Python");
+_Static_assert(offsetof(Job, around) == 208, "as in Python");
+_Static_assert(offsetof(Job, signs) == 212, "as in Python");
+_Static_assert(offsetof(Job, busy) == 216, "as in Python");
+_Static_assert(offsetof(Job, low) == 220, "as in Python");
+_Static_assert(offsetof(Job, worth) == 224, "as in Python");
+_Static_assert(offsetof(Job, classes) == 228, "as in Python");
+_Static_assert(offsetof(Job, closest) == 232, "as in Python");
+_Static_assert(offsetof(Job, crowded) == 236, "as in Python");
+_Static_assert(offsetof(Job, turns) == 240, "as in Python");
+_Static_assert(offsetof(Job, spots) == 244, "as in Python");
+_Static_assert(offsetof(Job, hits) == 248, "as in Python");
+_Static_assert(offsetof(Job, seen) == 252, "as in Python");
+_Static_assert(offsetof(Job, live) == 256, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 260, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 264, "as in Python");
+_Static_assert(offsetof(Job, side) == 268, "as in Python");
+_Static_assert(offsetof(Job, colors) == 272, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 276, "as in Python");
+_Static_assert(offsetof(Job, restored) == 280, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 284, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 288, "as in Python");
+_Static_assert(offsetof(Job, indices) == 292, "as in Python");
+_Static_assert(offsetof(Job, factors) == 296, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 300, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 304, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 308, "as in Python");
+_Static_assert(offsetof(Job, borders) == 312, "as in Python");
+_Static_assert(offsetof(Job, weights) == 316, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 320, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 324, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 328, "as in Python");
+_Static_assert(offsetof(Job, errors) == 332, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 336, "as in Python");
+_Static_assert(offsetof(Job, planes) == 340, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 344, "as in Python");
+_Static_assert(offsetof(Job, ints) == 348, "as in Python");
+_Static_assert(sizeof(Job) == 352, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -283,5 +289,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x58b8c41c; }
+EXPORT(layout) i32 job_layout(void) { return 0x0b87122a; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

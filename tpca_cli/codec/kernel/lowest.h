@@ -73,7 +73,8 @@ INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel
         value = keep(line, place, class, q);
     }
     low[place] = mean + value;
-    *data = job->symbols ? q : low[place];
+    if (job->picture_count) put(job, slot_of(job, row), place, low[place]);
+    if (!job->direct) *data = job->symbols ? q : low[place];
 }
 
 INLINE void code_lowest_as(Job *job, Range *outer, i32 writing) {

@@ -165,24 +165,18 @@ typedef struct {
     u32 colors, columns[COLORS], rows[COLORS][LARGEST_TILE];
 } Used;
 
-static Used used[8];
-
-// Collect the components of up to eight tiles in a line; only the first `count` matter.
-static void collect(const Job *job, i32 place, i32 count, double *values) {
+// The components of a tile as doubles.
+static void collect(const Job *job, i32 place, Used *used, double *values) {
     i32 side = job->side, area = side * side;
-    __builtin_memset(used, 0, sizeof used);
-    for (i32 m = 0; m < job->rows; m++) {
-        const u16 *own = job->own + m * job->size + place;
-        const i32 *index = job->indices + 3 * m;
-        i32 lowest = !(index[0] | index[1]);
-        if (!lowest && !wasm_v128_any_true(wasm_v128_load(own))) continue;
-        for (i32 t = 0; t < count; t++) {
-            if (!lowest && !own[t]) continue;
-            values[(t * job->colors + index[2]) * area + index[1] * side + index[0]] = job->data[m * job->size + place + t];
-            used[t].rows[index[2]][index[1]] |= 1u << index[0];
-            used[t].columns[index[2]] |= 1u << index[1];
-            used[t].colors |= 1u << index[2];
-        }
+    const i32 *tile = job->tiles + place * job->colors * area;
+    __builtin_memset(used, 0, sizeof *used);
+    for (i32 k = 0; k < job->colors * area; k++) {
+        if (!tile[k]) continue;
+        i32 c = k / area, j = k % area / side, i = k % side;
+        values[k] = tile[k];
+        used->rows[c][j] |= 1u << i;
+        used->columns[c] |= 1u << j;
+        used->colors |= 1u << c;
     }
 }
 
@@ -202,16 +196,14 @@ INLINE void synthesize_tile(const Job *job, const Used *used, const double *valu
 }
 
 static void synthesize(const Job *job, const Shape *shape) {
-    static double values[8 * COLORS * LARGEST_TILE * LARGEST_TILE];
+    static double values[COLORS * LARGEST_TILE * LARGEST_TILE];
+    static Used used;
     i32 side = job->side, colors = job->colors, height = shape->down * side, width = shape->right * side;
     for (i32 row = 0; row < shape->down; row++)
         for (i32 column = 0; column < shape->right; column++) {
             double *tile = job->planes + row * side * width + column * side;
-            if (column % 8 == 0)
-                collect(job, shape->place + row * job->stride + column, least(8, shape->right - column), values);
-            const Used *here = used + column % 8;
-            const double *found = values + column % 8 * colors * side * side;
-            synthesize_tile(job, here, found, tile, height * width, width, side, colors);
+            collect(job, shape->place + row * job->stride + column, &used, values);
+            synthesize_tile(job, &used, values, tile, height * width, width, side, colors);
         }
     if (job->lapped)
         for (i32 c = 0; c < colors; c++) {

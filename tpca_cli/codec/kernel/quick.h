@@ -8,8 +8,8 @@
 
 #include "pixels.h"
 
-enum { GROUP = 16, BITS = 15, LOW_BITS = 10, LOW_MASK = (1 << LOW_BITS) - 1, TAPS = 2 * REACH };
-enum { LARGEST_SUM = 1 << 24, LARGEST_SHORT = 32767, LARGEST_REST = 57000, LARGEST_MIXED = 63000, LARGEST_SAMPLE = 31000 };
+enum { BITS = 15, LOW_BITS = 10, LOW_MASK = (1 << LOW_BITS) - 1, TAPS = 2 * REACH };
+enum { LARGEST_OTHER = 1 << 20, LARGEST_SHORT = 32767, LARGEST_REST = 57000, LARGEST_MIXED = 63000, LARGEST_SAMPLE = 31000 };
 enum { GREY = 128 << SCALE_BITS };  // samples are counted from here: borders are filtered alike
 
 typedef i16 Pairs[LARGEST_TILE / 2][LARGEST_TILE][2];
@@ -55,29 +55,34 @@ typedef struct {
     i32 rest[COLORS], largest[COLORS];  // the sum and the largest of all but the lowest component
 } Filled;
 
-static Filled filled[GROUP];
-static i32 coefficients[GROUP * COLORS * LARGEST_TILE * LARGEST_TILE] __attribute__((aligned(16)));  // zeros between tiles
-
-// Collect the components of up to sixteen tiles in a line, by channel, column and row.
-static i32 collect_quick(const Job *job, i32 place, i32 count) {
-    i32 side = job->side, area = side * side;
-    __builtin_memset(filled, 0, sizeof filled);
-    for (i32 m = 0; m < job->rows; m++) {
-        const i32 *index = job->indices + 3 * m, i = index[0], j = index[1], c = index[2];
-        i32 lowest = !(i | j), inside = (1 << count) - 1;
-        u32 found = lowest ? inside : inside & ~wasm_i8x16_bitmask(wasm_i8x16_eq(wasm_v128_load(job->small + m * job->size + place), SPLAT(0)));
-        for (; found; found &= found - 1) {
-            i32 t = __builtin_ctz(found);
-            double value = job->data[m * job->size + place + t];
-            if (!(absolute(value) < LARGEST_SUM)) return 0;
-            i32 whole = value, size = whole < 0 ? -whole : whole;
-            coefficients[(t * job->colors + c) * area + j * side + i] = whole;
-            filled[t].rows[c][j] |= 1u << (i >> 1);
-            filled[t].columns[c] |= 1u << (j >> 1);
-            if (lowest) continue;
-            filled[t].rest[c] += size;
-            if (size > filled[t].largest[c]) filled[t].largest[c] = size;
-            if (filled[t].rest[c] > LARGEST_SUM) return 0;
+// The tile, and whether its numbers are small enough for sums of them.
+INLINE i32 look_through(const i32 *tile, Filled *filled, i32 side, i32 colors) {
+    const v128_t others = wasm_i32x4_make(0, -1, -1, -1);
+    __builtin_memset(filled, 0, sizeof *filled);
+    for (i32 c = 0; c < colors; c++) {
+        v128_t rest = SPLAT(0), largest = SPLAT(0);
+        for (i32 j = 0; j < side; j++) {
+            u32 rows = 0;
+            for (i32 i = 0; i < side; i += 8, tile += 8) {
+                v128_t first = wasm_v128_load(tile), second = wasm_v128_load(tile + 4);
+                if (!wasm_v128_any_true(wasm_v128_or(first, second))) continue;
+                u32 found = ~wasm_i16x8_bitmask(wasm_i16x8_narrow_i32x4(wasm_i32x4_eq(first, SPLAT(0)), wasm_i32x4_eq(second, SPLAT(0))));
+                found = (found | found >> 1) & 0x55, found = (found | found >> 1) & 0x33;  // two by two
+                rows |= ((found | found >> 2) & 0xf) << (i / 2);
+                if (!(i | j)) first = wasm_v128_and(first, others);
+                first = wasm_i32x4_abs(first), second = wasm_i32x4_abs(second);
+                rest = wasm_i32x4_add(rest, wasm_i32x4_add(first, second));
+                largest = wasm_i32x4_max(largest, wasm_i32x4_max(first, second));
+            }
+            filled->rows[c][j] = rows;
+            filled->columns[c] |= (rows > 0) << (j >> 1);
+        }
+        i32 sums[4], most[4];
+        wasm_v128_store(sums, rest), wasm_v128_store(most, largest);
+        for (i32 k = 0; k < 4; k++) {
+            if (most[k] > LARGEST_OTHER) return 0;
+            filled->rest[c] += sums[k];
+            if (most[k] > filled->largest[c]) filled->largest[c] = most[k];
         }
     }
     return 1;
@@ -104,7 +109,7 @@ INLINE v128_t halved(v128_t low, v128_t high) {  // (low + high 2^10) / 2^15, ro
 #define MULTIPLY(sum, values, factors) sum = wasm_i32x4_add(sum, DOT(values, wasm_v128_load(factors)))
 
 // One column of coefficients down the tile: out[y] = sum over i of column[i] down[i][y].
-INLINE void one_column(v128_t *out, i32 *column, u32 used, i32 first, i32 wide, i32 side) {
+INLINE void one_column(v128_t *out, const i32 *column, u32 used, i32 first, i32 wide, i32 side) {
     v128_t low[LARGEST_TILE / 4], high[LARGEST_TILE / 4];
     for (i32 k = 0; k < side / 4; k++) low[k] = high[k] = SPLAT(0);
     for (; used; used &= used - 1) {
@@ -114,14 +119,13 @@ INLINE void one_column(v128_t *out, i32 *column, u32 used, i32 first, i32 wide, 
         v128_t values = split ? low_part(one, two) : joined(one, two), more = high_part(one, two);
         for (i32 k = 0; k < side / 4; k++) MULTIPLY(low[k], values, down_pairs[p][4 * k]);
         for (i32 k = 0; k < side / 4 && split; k++) MULTIPLY(high[k], more, down_pairs[p][4 * k]);
-        column[2 * p] = column[2 * p + 1] = 0;
     }
     for (i32 k = 0; k < side / 4; k++) out[k] = halved(low[k], high[k]);
 }
 
 static i32 tile_ints[COLORS][LARGEST_TILE][LARGEST_TILE] __attribute__((aligned(16)));
 
-INLINE void one_channel_as(i32 c, i32 *values, Filled *used, i32 wide, i32 side) {
+INLINE void one_channel_as(i32 c, const i32 *values, const Filled *used, i32 wide, i32 side) {
     static i32 lows[LARGEST_TILE / 2][LARGEST_TILE] __attribute__((aligned(16))), highs[LARGEST_TILE / 2][LARGEST_TILE] __attribute__((aligned(16)));
     for (u32 left = used->columns[c]; left; left &= left - 1) {
         i32 q = __builtin_ctz(left);
@@ -150,13 +154,13 @@ INLINE void one_channel_as(i32 c, i32 *values, Filled *used, i32 wide, i32 side)
 }
 
 // The first is for most; they are compiled where the program starts, so there are not more of them.
-APART void one_channel(i32 c, i32 *values, Filled *used, i32 narrow, i32 side) {
+APART void one_channel(i32 c, const i32 *values, const Filled *used, i32 narrow, i32 side) {
     if (narrow && side == 8) one_channel_as(c, values, used, 0, 8);
     else one_channel_as(c, values, used, !narrow, side);
 }
 
 // One tile into planes; what it returns is too large if any sample might be.
-INLINE v128_t quick_tile(const Job *job, Filled *used, i32 *values, i16 *planes, i32 area, i32 width, i32 side, i32 colors) {
+INLINE v128_t quick_tile(const Job *job, const Filled *used, const i32 *values, i16 *planes, i32 area, i32 width, i32 side, i32 colors) {
     for (i32 c = 0; c < colors; c++) {
         i64 rest = used->rest[c];
         i32 narrow = rest <= LARGEST_REST && used->largest[c] <= LARGEST_SHORT && rest * steepest <= (i64)LARGEST_SHORT << BITS;
@@ -237,17 +241,20 @@ static v128_t quick_right(i16 *plane, i32 height, i32 width, i32 side, v128_t la
 static i32 synthesize_quick(const Job *job, const Shape *shape) {
     i32 side = job->side, colors = job->colors, height = shape->down * side, width = shape->right * side, area = height * width;
     i16 *planes = (i16 *)job->planes;
+    static Filled filled;
     v128_t mixed = SPLAT(0), largest = SPLAT(0), most = wasm_i16x8_splat(LARGEST_SAMPLE);
     for (i32 row = 0; row < shape->down; row++) {
         i16 *line = planes + row * side * width;
         for (i32 column = 0; column < shape->right; column++) {
-            i32 t = column % GROUP, *values = coefficients + t * colors * side * side;
-            if (!t && !collect_quick(job, shape->place + row * job->stride + column, least(GROUP, shape->right - column))) {
-                __builtin_memset(coefficients, 0, sizeof coefficients);
-                return 0;
+            const i32 *tile = job->tiles + (shape->place + row * job->stride + column) * colors * side * side;
+            v128_t found;
+            if (side == 8 && colors == 3) {
+                if (!look_through(tile, &filled, 8, 3)) return 0;
+                found = quick_tile(job, &filled, tile, line + column * side, area, width, 8, 3);
+            } else {
+                if (!look_through(tile, &filled, side, colors)) return 0;
+                found = quick_tile(job, &filled, tile, line + column * side, area, width, side, colors);
             }
-            v128_t found = side == 8 && colors == 3 ? quick_tile(job, filled + t, values, line + column * side, area, width, 8, 3)
-                                                    : quick_tile(job, filled + t, values, line + column * side, area, width, side, colors);
             mixed = wasm_u32x4_max(mixed, found);
         }
         for (i32 c = 0; c < colors; c++) {

@@ -38,26 +38,35 @@ static void pad(i16 *plane, i32 height, i32 width, i32 stride) {
 #define INTS(pointer) wasm_v128_load(pointer)
 #define ADD wasm_i32x4_add
 
-INLINE void move(i32 *sums, v128_t low, v128_t high, i32 adding) {
-    wasm_v128_store(sums, adding ? ADD(INTS(sums), low) : wasm_i32x4_sub(INTS(sums), low));
-    wasm_v128_store(sums + 4, adding ? ADD(INTS(sums + 4), high) : wasm_i32x4_sub(INTS(sums + 4), high));
+#define LOW_HALVES(a, b) wasm_i16x8_shuffle(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_HALVES(a, b) wasm_i16x8_shuffle(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+INLINE void add_to(i32 *sums, v128_t low, v128_t high) {
+    wasm_v128_store(sums, ADD(INTS(sums), low));
+    wasm_v128_store(sums + 4, ADD(INTS(sums + 4), high));
 }
 
 // Sums over five lines of each plane: how the brightness bends across and down, itself, and two colors; then of
 // the square of brightness and of its products with the colors.
 enum { ACROSS, DOWN, LIGHT, FIRST, SECOND, SUMMED, PRODUCTS = SUMMED - LIGHT, SUMS = SUMMED + PRODUCTS };
 
-INLINE void move_line(i32 *sums, const i16 *const *planes, i32 at, i32 stride, i32 adding, i32 follow) {
+// One line comes in and one goes out, if there are so many: samples of both lie side by side, so that a product
+// and the one to take away are one instruction.
+INLINE void move_line(i32 *sums, const i16 *const *planes, i32 in, i32 out, i32 stride, i32 follow) {
+    const v128_t none = wasm_i32x4_splat(0), both = wasm_i32x4_splat(0xffff0001);
     for (i32 x = 0; x < stride; x += 8) {
-        for (i32 k = 0; k < (follow ? SUMMED : LIGHT); k++) {
-            v128_t own = SHORTS(planes[k] + at + x);
-            move(sums + k * stride + x, wasm_i32x4_extend_low_i16x8(own), wasm_i32x4_extend_high_i16x8(own), adding);
+        for (i32 k = 0; k < LIGHT; k++) {
+            v128_t own = wasm_i16x8_sub(SHORTS(planes[k] + in + x), out < 0 ? none : SHORTS(planes[k] + out + x));
+            add_to(sums + k * stride + x, wasm_i32x4_extend_low_i16x8(own), wasm_i32x4_extend_high_i16x8(own));
         }
-        v128_t light = SHORTS(planes[LIGHT] + at + x);
-        for (i32 k = 0; k < (follow ? PRODUCTS : 0); k++) {
-            v128_t own = SHORTS(planes[LIGHT + k] + at + x);
-            move(sums + (SUMMED + k) * stride + x, wasm_i32x4_extmul_low_i16x8(light, own),
-                 wasm_i32x4_extmul_high_i16x8(light, own), adding);
+        if (!follow) continue;
+        v128_t light = SHORTS(planes[LIGHT] + in + x), gone = wasm_i16x8_neg(out < 0 ? none : SHORTS(planes[LIGHT] + out + x));
+        v128_t low_light = LOW_HALVES(light, gone), high_light = HIGH_HALVES(light, gone);
+        for (i32 k = LIGHT; k < SUMMED; k++) {
+            v128_t come = SHORTS(planes[k] + in + x), go = out < 0 ? none : SHORTS(planes[k] + out + x);
+            v128_t low = LOW_HALVES(come, go), high = HIGH_HALVES(come, go);
+            add_to(sums + k * stride + x, wasm_i32x4_dot_i16x8(low, both), wasm_i32x4_dot_i16x8(high, both));
+            add_to(sums + (k + PRODUCTS) * stride + x, wasm_i32x4_dot_i16x8(low, low_light), wasm_i32x4_dot_i16x8(high, high_light));
         }
     }
 }
@@ -107,9 +116,6 @@ INLINE void differ(v128_t *out, const i16 *at, i32 stride) {
     for (i32 k = 0; k < PAIRS; k++)
         out[k] = wasm_i16x8_sub(wasm_i16x8_add(SHORTS(at + steps[k]), SHORTS(at - steps[k])), twice);
 }
-
-#define LOW_HALVES(a, b) wasm_i16x8_shuffle(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_HALVES(a, b) wasm_i16x8_shuffle(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 
 enum { MOST_FEATURES = PAIRS * COLORS + 2 };
 
@@ -252,13 +258,12 @@ static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pi
     }
     for (i32 k = 0; k < 2; k++) pad(bent + k * area, height, width, stride);
     __builtin_memset(sums, 0, SUMS * 4 * stride);
-    for (i32 y = 0; y < 4; y++) move_line(sums, planes, y * stride, stride, 1, follow);
+    for (i32 y = 0; y < 4; y++) move_line(sums, planes, y * stride, -1, stride, follow);
     for (i32 y = 0; y < height; y++) {
         i32 at = (y + 2) * stride + 2;
-        move_line(sums, planes, (y + 4) * stride, stride, 1, follow);
+        move_line(sums, planes, (y + 4) * stride, (y - 1) * stride, stride, follow);
         by_brightness(job, filters, light + at, sums, stride, width, line);
         if (follow) follow_light(sums, planes, at, width, stride, follows);
-        move_line(sums, planes, y * stride, stride, 0, follow);
         for (i32 x = 0; x < width; x += 8)
             mix_pixels(&mixing, at, x, line, least(8, width - x), pixels + (y * width + x) * colors);
     }

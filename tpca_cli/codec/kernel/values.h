@@ -2,7 +2,7 @@
 
 #include "coder.h"
 
-enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15 };
+enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15, LARGEST_VALUE = 1 << 24 };
 
 // A row of the tables: logits that the format gives, and counters that start from them.
 typedef struct {
@@ -215,6 +215,17 @@ INLINE i32 code_sign(const Line *line, Range *range, i32 turn, i32 steep, i32 ne
 INLINE i64 code_size(Job *job, const Line *line, Range *range, const Spot *spot, double rest) {
     i64 q = !range->writing ? 0 : job->mode == DECIDE ? decide(job, line, spot, absolute(rest) / quantum_at(line, spot->place)) : (i64)absolute(rest);
     return code_magnitude(job, range, spot, q);
+}
+
+// Where the pictures of a job look for a component of a tile: by channel, column and row, tile after tile.
+INLINE i32 slot_of(const Job *job, i32 row) {
+    const i32 *index = job->indices + 3 * row;
+    return (index[2] * job->side + index[1]) * job->side + index[0];
+}
+
+INLINE void put(Job *job, i32 slot, i32 place, double value) {
+    if (absolute(value) < LARGEST_VALUE) job->tiles[place * job->colors * job->side * job->side + slot] = (i32)value;
+    else job->wide = 1;
 }
 
 // Note a symbol for those that come later. Returns the value that it stands for.

@@ -132,10 +132,12 @@ static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phas
     u8 *busy = job->busy + step->color * job->size;
     line_up(job, spots, line.family, phase, places, count);
     i32 hits = range->writing ? write_row(job, range, &line, spots, count, data, job->hits) : read_row(job, range, &line, spots, count, job->hits);
+    i32 pictures = job->picture_count > 0, slot = pictures ? slot_of(job, row) : 0;
     for (i32 k = 0; k < hits; k++) {  // nobody in this row looks at them
         Hit hit = job->hits[k];
         double value = keep(&line, hit.place, hit.class, hit.symbol);
-        data[hit.place] = job->symbols ? hit.symbol : value;
+        if (pictures) put(job, slot, hit.place, value);
+        if (!job->direct) data[hit.place] = job->symbols ? hit.symbol : value;
         busy[hit.place] = least(busy[hit.place] + (hit.symbol > 1 || hit.symbol < -1 ? 2 : 1), 255);
     }
 }
@@ -228,6 +230,7 @@ static void clear_uncoded(Job *job) {
 
 static void walk(Job *job) {
     start_learning(job);
+    if (job->picture_count) __builtin_memset(job->tiles, 0, 4 * job->size * job->colors * job->side * job->side);
     Range range = open_range(job->bytes, job->capacity, job->mode != DECODE);
     if (job->mode == DECIDE) choose_flags(job);
     if (job->grades > 1) code_grades(job, &range);
@@ -295,7 +298,7 @@ EXPORT(run) void run(void) {
     Job *job = &the_job;
     if (job->mode == DECIDE && job->picture_count) from_pictures(job);
     walk(job);
-    if (job->damaged || !job->picture_count) return;
+    if (job->damaged || job->wide || !job->picture_count) return;
     to_pictures(job);
     if (job->mode == DECIDE) measure(job);
 }
