@@ -39,13 +39,14 @@ OWNERS = {
     "dask": "cluster",
     "distributed": "cluster",
     "wasmtime": "wasm",
+    "fsspec": "store",
 }
-LATE = ("dask", "distributed")
+LATE = ("dask", "distributed", "fsspec")
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("tensor_pca", "codec")
 FILES = ("pathlib", "tempfile", "shutil", "glob", "io")
 FILE_LINES, FUNCTION_LINES = 450, 60
-PACKAGE_FILES, PACKAGE_LINES = 180, 31_000
+PACKAGE_FILES, PACKAGE_LINES = 195, 33_000
 
 MODULES = sorted((ROOT / PACKAGE).rglob("*.py"))
 SOURCES = MODULES + sorted((ROOT / "tests").rglob("*.py"))

@@ -38,7 +38,7 @@ Examples:
 )
 @click.option(
     "--select-from",
-    type=options.InputFile(path_type=Path, allow_dash=True),
+    type=options.InputFile(allow_dash=True),
     metavar="LIST",
     help="Only the images named in a file, one name on each line or ended by NUL (- for stdin).",
 )

@@ -117,7 +117,7 @@ def solve_options(function: options.F) -> options.F:
 @solve_options
 @click.option(
     "--update",
-    type=options.INPUT,
+    type=options.InputFile(),
     metavar="BASIS.h5",
     help="Add the images to those that this basis was fitted to.",
 )

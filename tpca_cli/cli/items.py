@@ -65,7 +65,7 @@ def fit_tensors(function: options.F) -> options.F:
 
     given = click.option(
         "--operator",
-        type=options.INPUT,
+        type=options.InputFile(),
         metavar="A.npy",
         help="Take this self-adjoint operator (I1, .., Id, I1, .., Id) instead of sources: Algorithm 1 as "
         "the paper states it.",

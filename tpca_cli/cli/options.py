@@ -112,10 +112,19 @@ def _within(
 
 
 class InputFile(click.Path):
-    """A file that must be there."""
+    """A file that must be there; a `remote` one may be an address, which is asked for when it is opened."""
+
+    def __init__(self, *, remote: bool = False, allow_dash: bool = False) -> None:
+        super().__init__(path_type=Path, allow_dash=allow_dash)
+        self.remote = remote
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, or a usage error."""
+        """The path or the address, or a usage error."""
+        if "://" in str(value):
+            from tpca_cli.store import is_remote, location
+
+            if self.remote and is_remote(value):
+                return location(value)
         if not os.path.lexists(value) and not (self.allow_dash and str(value) == "-"):
             self.fail(f"no such file: {printable(value)}", param, ctx)
         return super().convert(value, param, ctx)
@@ -149,7 +158,7 @@ class FormatChoice(click.Choice[str]):
 
 WRITTEN = ("png", "webp", "tiff", "bmp", "jpeg")
 SORTS = ("name", "psnr", "quality", "bytes", "pixels")
-INPUT = InputFile(path_type=Path)
+INPUT = InputFile(remote=True)
 
 
 GIVEN = (  # where a value can come from, the strongest last

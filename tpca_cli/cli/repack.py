@@ -56,8 +56,8 @@ def command(
     linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
         with Archive(archive, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels) as opened:
-            before = os.stat(archive).st_size
-            itself = output.exists() and os.path.samefile(archive, output)
+            before = opened.file_bytes
+            itself = output.exists() and os.path.exists(archive) and os.path.samefile(archive, output)
             if itself and opened.cut_off:
                 raise UsageError(f"{printable(archive)} was cut off: write what is left to another file")
             result = repack(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.patterns import Sources
 from tpca_cli.sources.scan import ImageRef, Skipped, require_some, scan
+from tpca_cli.store import is_remote
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
@@ -74,7 +74,9 @@ class _Held:
 
 
 def is_archive(path: str) -> bool:
-    """Whether a side is a file of ours; anything else is a source."""
+    """Whether a side is a file of ours, or an address; anything else is a source."""
+    if is_remote(path):
+        return True
     try:
         with open(path, "rb") as file:
             return file.read(len(_HDF5)) == _HDF5
@@ -101,7 +103,7 @@ def diff(
         held = []
         for side, archive in zip(sides, archives, strict=True):
             if archive:
-                opened = Archive(Path(side[0]), basis=basis, ready=False, max_pixels=max_pixels)
+                opened = Archive(side[0], basis=basis, ready=False, max_pixels=max_pixels)
                 held.append(_Held(stack.enter_context(opened), side))
         if len(held) == 2:
             return _archives(held[0], held[1], decode, progress)

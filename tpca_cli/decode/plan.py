@@ -13,6 +13,7 @@ from tpca_cli.errors import UsageError, printable
 from tpca_cli.formats import EXTENSIONS
 from tpca_cli.interfaces import Pixels
 from tpca_cli.names import restored_names
+from tpca_cli.store import Address
 
 ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
 SAME = "same"
@@ -26,7 +27,7 @@ _BILEVEL = b".pbm"
 class Restorable(Protocol):
     """What is asked of a file whose images are restored: an archive, or their scores."""
 
-    path: Path
+    path: Path | Address
     alive: Any
     names_bytes: list[bytes]
     index: Index

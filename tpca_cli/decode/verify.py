@@ -7,7 +7,6 @@ of the images that it costs, and the check goes on.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tpca_cli.archive.batches import spans
 from tpca_cli.archive.format import FORMAT
 from tpca_cli.archive.limits import MAX_PIXELS
 from tpca_cli.archive.reader import Archive
-from tpca_cli.errors import FileRefused, StorageError, printable
+from tpca_cli.errors import FileRefused, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
 from tpca_cli.store import format_of
@@ -78,8 +77,7 @@ def verify_archive(
         done += len(span)
         if progress:
             progress("verifying", done, blocks)
-    size = os.stat(archive.path).st_size
-    return Checked(FORMAT, archive.digest, size, len(archive), blocks, tuple(damage))
+    return Checked(FORMAT, archive.digest, archive.file_bytes, len(archive), blocks, tuple(damage))
 
 
 def _span_problems(archive: Archive, span: range, decode: bool) -> list[tuple[int, str]]:
@@ -130,7 +128,7 @@ def _tensor_file(path: Path, progress: Progress | None) -> Checked:
     from tpca_cli.frames.tensor_file import TENSOR_SCHEMA, TensorFile
 
     with store.open_checked(path, TENSOR_SCHEMA) as reader:
-        digest = reader.digest
+        digest, size = reader.digest, reader.size
     file = TensorFile(path)
     try:
         done = 0
@@ -141,7 +139,7 @@ def _tensor_file(path: Path, progress: Progress | None) -> Checked:
         images = len(file.index.kept)
     finally:
         file.close()
-    return Checked("tpca-tensor", digest, _size(path), images, done)
+    return Checked("tpca-tensor", digest, size, images, done)
 
 
 def _scores_file(path: Path, progress: Progress | None, max_pixels: int) -> Checked:
@@ -166,20 +164,15 @@ def _scores_file(path: Path, progress: Progress | None, max_pixels: int) -> Chec
                 damage.append(Damage(number, str(error), lost))
             if progress:
                 progress("verifying", number + 1, pieces)
-        return Checked("tpca-scores", scores.digest, _size(path), len(scores), pieces, tuple(damage))
+        return Checked(
+            "tpca-scores", scores.digest, scores.info()["file_bytes"], len(scores), pieces, tuple(damage)
+        )
 
 
 def _basis_file(path: Path) -> Checked:
     from tpca_cli.basisfile import BASIS_SCHEMA, read_basis
 
     with store.open_checked(path, BASIS_SCHEMA) as reader:
-        digest = reader.digest
+        digest, size = reader.digest, reader.size
     read_basis(path)
-    return Checked("tpca-basis", digest, _size(path), 0, 1)
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise StorageError.of(error, path, "look at") from error
+    return Checked("tpca-basis", digest, size, 0, 1)

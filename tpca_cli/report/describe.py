@@ -8,7 +8,6 @@ what it needs when one is met.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -277,7 +276,7 @@ def _basis_file(path: Path) -> Facts:
     from tpca_cli.basisfile import BASIS_SCHEMA
 
     with open_checked(path, BASIS_SCHEMA, skim=True) as file:
-        data = _basis_data(file) | {"file_bytes": os.stat(path).st_size}
+        data = _basis_data(file) | {"file_bytes": file.size}
         stored = {name: file.stored_bytes(name) for name in file.names()}
         size, rotated = file.meta["size"], file.has("basis/rotation")
     values, images = data["eigenvalues"], counted(data["images"], "image")
@@ -401,7 +400,7 @@ def _tensor_file(path: Path) -> Facts:
             "dtype": "uint16" if field == "frames16" else "uint8",
             "framing": f"{framing['kind']} {framing['height']}x{framing['width']}",
             "frame_bytes": stored,
-            "file_bytes": os.stat(path).st_size,
+            "file_bytes": file.size,
             "blocks": blocks,
             "digest": file.digest,
         }

@@ -18,7 +18,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ class Scores:
         max_pixels: int = MAX_PIXELS,
     ) -> None:
         """`basis` is the basis file of scores that only link to it; `skim` is for a page about the file."""
-        self.path = Path(path)
+        self.path = store.location(path)
         self._basis_path = basis
         self._skim = skim
         self._max_pixels = max_pixels
@@ -387,7 +386,7 @@ class Scores:
             "total": float(self.meta["total"] or 0.0),
             "measured": bool(self.meta["measured"]),
             "skipped": [{"path": path, "reason": reason} for path, reason in self.index.skipped],
-            "file_bytes": os.stat(self.path).st_size,
+            "file_bytes": self._file.size,
             "coefficient_bytes": self._file.stored_bytes("coefficients"),
             "basis_bytes": sum(
                 self._file.stored_bytes(n) for n in self._file.names() if n.startswith("basis/")

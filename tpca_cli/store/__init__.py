@@ -3,7 +3,7 @@
     files     plain files, temporary files, locks
     schema    the table of datasets that a file must match; digests of pieces and of whole files
     write     HDF5 files by their table; `dataset` lays out and writes one dataset
-    read      the same files back; `guard` holds the checks
+    read      the same files back; `guard` holds the checks, `remote` reads what is behind an address
     columns   tables packed into byte arrays
     hdf5      the only module that imports h5py; `signals` defers signals while it runs
 
@@ -17,8 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tpca_cli.store.files import (
+    Address,
     check_output,
     holds,
+    is_remote,
+    location,
     remove_abandoned,
     remove_stale,
     stale_temporaries,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from tpca_cli.store.write import Writer, create
 
 __all__ = [
+    "Address",
     "Field",
     "Identity",
     "Reader",
@@ -46,6 +50,8 @@ __all__ = [
     "format_of",
     "holds",
     "identity",
+    "is_remote",
+    "location",
     "lock",
     "open_checked",
     "remove_abandoned",

@@ -68,6 +68,10 @@ class Stream:
         with self._file.calls("write"):
             if self._id is None:
                 self._id = self._create((self._total or 0, *self._row_shape), self._rows, self._total is None)
+                if self._total is not None and self._total > self._rows:
+                    # HDF5 places its list of chunks behind the first one that it is given: here one of a
+                    # byte, so that the list is in front, for readers over a network or after a cut
+                    self._id.write_direct_chunk((0,) * (1 + len(self._row_shape)), b"\0")
             self._write(rows, self.count - len(rows))
         self._held, self._held_rows = [], 0
 

@@ -23,12 +23,32 @@ from tpca_cli.errors import OutputExists, StorageError, printable
 from tpca_cli.store.signals import DeferredSignals
 
 AnyPath = str | bytes | os.PathLike[str]
+ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 DAY = 86400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _live: set[TemporaryFile] = set()
 _PIECE = 1 << 20
 _TEMPORARY = re.compile(rb"(.*\.)[0-9a-f]{8}\.tmp", re.DOTALL)
+
+
+def is_remote(path: AnyPath) -> bool:
+    """Whether a path is an address such as `s3://bucket/photos.h5`."""
+    return isinstance(path, str) and ADDRESS.match(path) is not None
+
+
+class Address(str):
+    """An address as it is written: a `Path` would take a slash from it."""
+
+    @property
+    def name(self) -> str:
+        """Its last part, as a `Path` gives it."""
+        return self.rstrip("/").rpartition("/")[2]
+
+
+def location(path: str | os.PathLike[str]) -> Path | Address:
+    """A path of this machine, or an address."""
+    return Address(path) if is_remote(path) else Path(path)
 
 
 class Place:

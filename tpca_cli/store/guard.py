@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -80,18 +78,15 @@ class CheckedDataset:
         self.dataset.read(h5s.create_simple(count), space, out, type_of(self.field))
         return out
 
-    def read_raw(self, start: int, stop: int) -> Array:
-        """Rows without HDF5's checksum, from chunks whose bytes are the data themselves."""
-        rows = self.plain_rows
-        size = rows * (self.nbytes // max(1, self.shape[0]))
-        pieces = []
-        for first in range(start // rows * rows, stop, rows):
-            _, data = self.dataset.read_direct_chunk((first, *(0 for _ in self.shape[1:])))
-            if len(data) < size:
-                raise BadFile("a chunk is shorter than declared")
-            chunk = np.frombuffer(data[:size], self.kind).reshape(rows, *self.shape[1:])
-            pieces.append(chunk[max(0, start - first) : stop - first])
-        return np.concatenate([*pieces, np.zeros((0, *self.shape[1:]), self.kind)])
+    def chunks(self, length: int) -> list[tuple[int, int]]:
+        """Where each chunk is in a file of this length, and how many bytes it has, in the order of rows."""
+        found: dict[tuple[int, ...], tuple[int, int]] = {}
+        if self.dataset.get_create_plist().get_layout() == h5d.CHUNKED:
+            self.dataset.chunk_iter(lambda c: found.__setitem__(c.chunk_offset, (c.byte_offset, c.size)))
+        places = [found[first] for first in sorted(found)]
+        if any(at + size > length for at, size in places):
+            raise BadFile("a chunk lies beyond the end of the file")
+        return places
 
 
 @dataclass(frozen=True)
@@ -106,12 +101,12 @@ class CheckedFile:
     cut_off: bool  # whether that is less than it should have
 
 
-def check_file(file: Hdf5File, fd: int, schemas: tuple[Schema, ...], *, cut: bool = False) -> CheckedFile:
+def check_file(file: Hdf5File, schemas: tuple[Schema, ...], *, cut: bool = False) -> CheckedFile:
     """Open a file that is one of these formats and all that its table says; BadFile otherwise.
 
     A `cut` one may end early, if only bulk data are missing.
     """
-    size = check_header(fd, file.stream, cut=cut)
+    size = check_header(file.stream, cut=cut)
     cut_off = file.stream.length > size
     with _told_if(cut_off):
         _open(file)
@@ -125,9 +120,9 @@ def check_file(file: Hdf5File, fd: int, schemas: tuple[Schema, ...], *, cut: boo
         )
 
 
-def check_root(file: Hdf5File, fd: int) -> dict[str, Attribute]:
+def check_root(file: Hdf5File) -> dict[str, Attribute]:
     """Open a file of any format of ours; its attributes, nothing else is read."""
-    check_header(fd, file.stream)
+    check_header(file.stream)
     _open(file)
     found = read_attributes(file.root)
     for name in ("format", "digest"):
@@ -181,20 +176,20 @@ def type_of(field: Field) -> Any:
     return text
 
 
-def check_header(fd: int, stream: InputFile, *, cut: bool = False) -> int:
+def check_header(stream: InputFile, *, cut: bool = False) -> int:
     """Refuse what is not a regular HDF5 file, closed by its writer and as long as it says; its length.
 
     A `cut` one may be shorter: what is missing reads as zeros, which no digest and no checksum agrees with.
     """
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
+    size = stream.source.size
+    if not stream.source.regular:
         raise BadFile("not a regular file")
-    if found.st_size == 0:
+    if size == 0:
         raise BadFile("the file is empty")
     head = stream.read(_HEADER.size)
     if head[:8] != _MAGIC:
         raise BadFile("not a tpca file")
-    if found.st_size < _HEADER.size:
+    if size < _HEADER.size:
         raise BadFile("truncated")
     _, version, offsets, lengths, flags, base, extension, end, _, _ = _HEADER.unpack(head)
     if (version, offsets, lengths) != (3, 8, 8):
@@ -203,14 +198,12 @@ def check_header(fd: int, stream: InputFile, *, cut: bool = False) -> int:
         raise BadFile("incomplete: its writer was stopped, or is still writing")
     if base != 0 or extension != _NOWHERE:
         raise BadFile("not a tpca file (unexpected HDF5 features)")
-    if end > found.st_size and not cut:
-        raise BadFile(
-            f"truncated: {found.st_size} bytes of {end}; of an archive, --salvage saves what is left"
-        )
-    if end < found.st_size:
-        raise BadFile(f"{found.st_size - end} foreign bytes after its end")
+    if end > size and not cut:
+        raise BadFile(f"truncated: {size} bytes of {end}; of an archive, --salvage saves what is left")
+    if end < size:
+        raise BadFile(f"{size - end} foreign bytes after its end")
     stream.pretend_length(end)
-    return found.st_size
+    return size
 
 
 def read_attributes(root: Any) -> dict[str, Attribute]:

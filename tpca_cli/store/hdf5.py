@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
 from tpca_cli.store.files import AnyPath
 from tpca_cli.store.schema import Attribute
 from tpca_cli.store.signals import DeferredSignals
+
+if TYPE_CHECKING:
+    from tpca_cli.store.remote import RemoteBytes
 
 # HDF5 would load any library from a plugin folder to read a foreign filter; it reads this once, at start
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
@@ -30,6 +34,7 @@ __all__ = [
     "BadFile",
     "Hdf5File",
     "InputFile",
+    "LocalBytes",
     "OutputFile",
     "h5a",
     "h5d",
@@ -44,17 +49,47 @@ __all__ = [
 ]
 
 
+GAP = 1 << 10  # between chunks there is little more than a checksum
+
+
 class BadFile(Exception):
     """Why a file is refused, without its name; `Hdf5File.calls` makes a `FileRefused` of it."""
 
 
-class InputFile:
-    """A file descriptor as HDF5 reads it: never raises, keeps the first failure in `failure`."""
+class LocalBytes:
+    """The bytes behind a descriptor."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
+        found = os.fstat(fd)
+        self.size = found.st_size
+        self.regular = stat.S_ISREG(found.st_mode)
+        self.device_inode = found.st_dev, found.st_ino  # which file this is, whatever has its name by now
+
+    def fill(self, view: memoryview, offset: int) -> int:
+        """Bytes from anywhere; fewer than the view holds only at the end of the file."""
+        done = 0
+        while done < len(view):
+            count = os.preadv(self.fd, [view[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    fill_once = fill
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
+
+
+class InputFile:
+    """A file as HDF5 reads it: never raises, keeps the first failure in `failure`."""
+
+    def __init__(self, source: LocalBytes | RemoteBytes) -> None:
+        self.source = source
         self._at = 0
-        self._end = os.fstat(fd).st_size
+        self._end = source.size
         self.failure: BaseException | None = None
         self._unwritten: list[tuple[int, bytes]] = []
 
@@ -93,11 +128,7 @@ class InputFile:
         view = memoryview(buffer).cast("B")
         done = 0
         try:
-            while done < len(view):
-                count = os.preadv(self._fd, [view[done:]], self._at + done)
-                if count == 0:
-                    break
-                done += count
+            done = self.source.fill(view, self._at)
         except BaseException as error:
             self._remember(error)
         view[done:] = bytes(len(view) - done)
@@ -107,6 +138,23 @@ class InputFile:
                 view[start - self._at : stop - self._at] = data[start - offset : stop - offset]
         self._at += len(view)
         return len(view)
+
+    def stretches(self, parts: list[tuple[int, int]]) -> bytes:
+        """Parts of the file, (start, stop), one after another; those that nearly touch are read at once.
+
+        Not for HDF5: failures are raised, and threads do not wait for one another.
+        """
+        out = []
+        while parts:
+            count = 1
+            while count < len(parts) and 0 <= parts[count][0] - parts[count - 1][1] <= GAP:
+                count += 1
+            near, parts = parts[:count], parts[count:]
+            first, last = near[0][0], near[-1][1]
+            data = bytearray(last - first)  # what is not in the file any more reads as zeros
+            self.source.fill_once(memoryview(data), first)
+            out += [data] if count == 1 else [data[start - first : stop - first] for start, stop in near]
+        return b"".join(out)
 
     def flush(self) -> None:
         """Nothing is buffered here; durability is one fsync at the end."""
@@ -118,6 +166,10 @@ class InputFile:
 
 class OutputFile(InputFile):
     """The same for writing: after a failure, writes go to memory instead of the file."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(LocalBytes(fd))
+        self._fd = fd
 
     def write(self, data: Any) -> int:
         """Write at the position; all of it, or the failure is remembered."""

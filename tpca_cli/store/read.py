@@ -1,6 +1,7 @@
 """Opens a file after checking it against its table, and reads from it. Read-only, always.
 
-The file that was checked is the file that is read: everything goes through one descriptor.
+The file that was checked is the file that is read: everything goes through one descriptor. What is behind an
+address is read by ranges (`remote`), through the same checks.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
-from tpca_cli.store.files import AnyPath
+from tpca_cli.store.files import AnyPath, is_remote
 from tpca_cli.store.guard import CheckedDataset, check_file, check_root
-from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile
+from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile, LocalBytes
 from tpca_cli.store.schema import Attribute, Schema, dataset_digest, root_digest
+
+if TYPE_CHECKING:
+    from tpca_cli.store.remote import RemoteBytes
 
 RESERVED = ("format", "format_version", "digest", "meta")
 ARRAY_BYTES = 1 << 30
@@ -36,10 +40,9 @@ class Identity:
     digest: str
 
     @classmethod
-    def of(cls, fd: int, digest: str) -> Identity:
-        """The file behind a descriptor, not whatever has its name by now."""
-        found = os.fstat(fd)
-        return cls(found.st_dev, found.st_ino, digest)
+    def of(cls, source: LocalBytes | RemoteBytes, digest: str) -> Identity:
+        """The file that is open, not whatever has its name by now."""
+        return cls(*source.device_inode, digest)
 
 
 @contextmanager
@@ -50,15 +53,15 @@ def open_checked(path: AnyPath, *schemas: Schema, skim: bool = False, cut: bool 
     table and the checksum of whatever is read. A `cut` file may end early, if only bulk data are missing.
     """
     reader = None
-    fd = open_regular(path)
+    source = open_bytes(path)
     try:
-        reader = Reader(fd, path, schemas, skim=skim, cut=cut)
+        reader = Reader(source, path, schemas, skim=skim, cut=cut)
         yield reader
     finally:
         if reader is not None:
             reader.close()
         else:
-            os.close(fd)
+            source.close()
 
 
 def identity(path: AnyPath) -> Identity:
@@ -73,38 +76,50 @@ def format_of(path: AnyPath) -> str:
 
 def _glance(path: AnyPath) -> tuple[Identity, str]:
     """Which file, and the format that it claims."""
-    fd = open_regular(path)
-    file = Hdf5File(InputFile(fd), path)
+    source = open_bytes(path)
+    file = Hdf5File(InputFile(source), path)
     try:
         with file.calls("read"):
             try:
-                found = check_root(file, fd)
+                found = check_root(file)
             finally:
                 file.close()
-        return Identity.of(fd, str(found["digest"])), str(found["format"])
+        return Identity.of(source, str(found["digest"])), str(found["format"])
     finally:
-        os.close(fd)
+        source.close()
 
 
 class Reader:
     """A file that is open and has passed every check. Use `open_checked`."""
 
     def __init__(
-        self, fd: int, path: AnyPath, schemas: tuple[Schema, ...], *, skim: bool = False, cut: bool = False
+        self,
+        source: LocalBytes | RemoteBytes,
+        path: AnyPath,
+        schemas: tuple[Schema, ...],
+        *,
+        skim: bool = False,
+        cut: bool = False,
     ) -> None:
         self.path = path
-        self._fd = fd
-        self._file = Hdf5File(InputFile(fd), path)
+        self._source = source
+        self._open = True
+        self._file = Hdf5File(InputFile(source), path)
         self._entries: dict[str, CheckedDataset] = {}
+        self._places: dict[str, list[tuple[int, int]]] = {}  # of the chunks of bulk data, once asked for
         try:
             with self._file.calls("read"):
-                found = check_file(self._file, fd, schemas, cut=cut)
+                found = check_file(self._file, schemas, cut=cut)
                 self._entries = found.datasets
                 self.size, self.cut_off = found.size, found.cut_off
                 self.schema, self.version = found.schema, found.schema.version
                 self.digest, self.meta = str(found.attributes["digest"]), found.meta
                 self.attrs = {k: v for k, v in found.attributes.items() if k not in RESERVED}
+                if not isinstance(source, LocalBytes):
+                    source.expect(self._front())
                 self._verify(found.attributes, skim)
+                if not isinstance(source, LocalBytes):
+                    source.settle()
         except BaseException:
             self._close_file()
             raise
@@ -123,10 +138,16 @@ class Reader:
         if root_digest({k: v for k, v in attributes.items() if k != "digest"}, leaves) != self.digest:
             raise BadFile("its content does not match its digest")
 
+    def _front(self) -> list[tuple[int, int]]:
+        """Where everything is that is read at once when a file is opened."""
+        length = self._file.stream.length
+        entries = [entry for entry in self._entries.values() if not entry.field.bulk]
+        return [place for entry in entries for place in entry.chunks(length)]
+
     @property
     def identity(self) -> Identity:
         """Which file this is, whatever has its name by now."""
-        return Identity.of(self._fd, self.digest)
+        return Identity.of(self._source, self.digest)
 
     def names(self) -> tuple[str, ...]:
         """Paths of all datasets, sorted."""
@@ -165,13 +186,31 @@ class Reader:
             return entry.read(start, stop)
 
     def raw_rows(self, path: str, start: int, stop: int) -> np.ndarray[Any, np.dtype[Any]]:
-        """Rows of bulk data without HDF5's checksum, which would refuse a whole chunk for one wrong bit.
+        """Rows of bulk data as their bytes are in the file, no more of them than asked for.
 
-        For callers that hold every piece to a digest of their own. Compressed data are read as `rows` does.
+        HDF5 would read a whole chunk and refuse it for one wrong bit: callers hold every piece to a digest of
+        their own. Compressed data are read as `rows` does.
         """
         entry = self._stretch(path, start, stop)
-        with self._file.calls("read"):
-            return entry.read_raw(start, stop) if entry.plain_rows else entry.read(start, stop)
+        rows = entry.plain_rows
+        if not rows:
+            return self.rows(path, start, stop)
+        if path not in self._places:
+            with self._file.calls("read"):
+                self._places[path] = entry.chunks(self._file.stream.length)
+                if len(self._places[path]) != -(-entry.shape[0] // rows):
+                    raise BadFile(f"{path!r} does not hold what it declares")
+        width = entry.nbytes // max(1, entry.shape[0])
+        parts = []
+        for chunk in range(start // rows, -(-stop // rows)):
+            first, last = max(start, chunk * rows), min(stop, (chunk + 1) * rows)
+            at = self._places[path][chunk][0] + (first - chunk * rows) * width
+            parts.append((at, at + (last - first) * width))
+        try:
+            data = self._file.stream.stretches(parts)
+        except OSError as error:
+            raise StorageError.of(error, self.path, "read") from error
+        return np.frombuffer(data, entry.kind).reshape(stop - start, *entry.shape[1:])
 
     def _stretch(self, path: str, start: int, stop: int) -> CheckedDataset:
         """The dataset of rows that are there; of a file that was cut off, no more than can be there."""
@@ -184,23 +223,33 @@ class Reader:
 
     def close(self) -> None:
         """Close the file; harmless twice."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            try:
-                self._close_file()
-            finally:
-                os.close(fd)
+        if self._open:
+            self._open = False
+            self._close_file(and_source=True)
 
-    def _close_file(self) -> None:
-        # whatever goes wrong in closing a file that is only read has been told before, or does not matter
-        with suppress(FileRefused, StorageError), self._file.calls("close"):
-            entries, self._entries = self._entries, {}
-            self._file.close(*(entry.dataset for entry in entries.values()))
+    def _close_file(self, and_source: bool = False) -> None:
+        try:
+            # whatever goes wrong in closing a file that is only read has been told before, or does not matter
+            with suppress(FileRefused, StorageError), self._file.calls("close"):
+                entries, self._entries = self._entries, {}
+                self._file.close(*(entry.dataset for entry in entries.values()))
+        finally:
+            if and_source:
+                self._source.close()
 
     def _entry(self, path: str) -> CheckedDataset:
         if path not in self._entries:
             raise KeyError(f"no dataset {path!r} in {printable(self.path)}")
         return self._entries[path]
+
+
+def open_bytes(path: AnyPath) -> LocalBytes | RemoteBytes:
+    """A regular file that nobody is writing, or what is behind an address."""
+    if not is_remote(path):
+        return LocalBytes(open_regular(path))
+    from tpca_cli.store.remote import RemoteBytes  # late: few files are behind one
+
+    return RemoteBytes(str(path))
 
 
 def open_regular(path: AnyPath) -> int:

@@ -21,7 +21,7 @@ from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
 from tpca_cli.store.dataset import Leaf, Stream, attach_scales
 from tpca_cli.store.files import AnyPath, Place, TemporaryFile
 from tpca_cli.store.guard import ATTRIBUTE_BYTES
-from tpca_cli.store.hdf5 import Hdf5File, OutputFile
+from tpca_cli.store.hdf5 import Hdf5File, LocalBytes, OutputFile
 from tpca_cli.store.read import RESERVED, Identity, Reader, identity
 from tpca_cli.store.schema import Attribute, Field, Schema, root_digest
 
@@ -153,7 +153,7 @@ class Writer:
     ) -> Stream:
         """A dataset that grows by rows; memory is bounded by one chunk of `chunk_rows`.
 
-        Where the number of `rows` is known, HDF5 keeps its list of chunks in one piece, behind the first.
+        Where the number of `rows` is known, HDF5 keeps its list of chunks in one piece, in front of them.
 
         Compress even what is already coded if the file should be small: it takes the padding of the last
         chunk away, at the lowest level, which costs little. `scales` are those of this file where the table
@@ -238,14 +238,14 @@ class Writer:
             raise OutputExists(f"{printable(self.target)} was changed by another run meanwhile: run again")
 
     def _read_back(self, digest: str) -> Reader:
-        fd = os.dup(self._temporary.fd)
+        source = LocalBytes(os.dup(self._temporary.fd))
         try:
-            reader = Reader(fd, self.target, (self.schema,))
+            reader = Reader(source, self.target, (self.schema,))
         except FileRefused as error:
-            os.close(fd)
+            source.close()
             raise StorageError(f"what was written did not read back: {error}", errno.EIO) from error
         except BaseException:
-            os.close(fd)
+            source.close()
             raise
         if reader.digest != digest:
             reader.close()
