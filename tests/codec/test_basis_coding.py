@@ -165,3 +165,44 @@ def test_a_rank_1_basis_is_left_alone() -> None:
     assert code_basis(modes, np.ones(1), 1.0) is modes
     own = coded(SHAPES["color"], 4.0)
     assert code_basis(replace(own), np.sqrt(ENERGIES), 4.0).coded is own.coded
+
+
+def apart(count: int) -> tuple[Any, Any]:
+    """Frames (n, 24, 40, 3) that are sharp in places of their own, and the eigentensors of their span."""
+    rng = np.random.default_rng(5)
+    frames = np.full((count, 24, 40, 3), 100.0)
+    for k, frame in enumerate(frames):
+        frame[8 * (k // 5) :, 8 * (k % 5) :][:8, :8] += rng.normal(size=(8, 8, 3)) * 60
+    rows = frames.reshape(count, -1)
+    columns, sizes, _ = np.linalg.svd(rows.T, full_matrices=False)
+    return rows, (columns, sizes)
+
+
+def test_eigentensors_are_turned_where_that_takes_fewer_bytes() -> None:
+    rows, (columns, sizes) = apart(12)
+    plain = FixedBasis.from_dense(columns, (24, 40, 3))
+    alone = code_basis(plain, sizes, 4.0)
+    turned = code_basis(plain, sizes, 4.0, coefficients=lambda: rows @ columns)
+    assert "rotation" in form(turned).arrays and "rotation" not in form(alone).arrays
+    assert turned.stored_bytes < 0.8 * alone.stored_bytes
+    again = decode_basis(turned.frame_shape, turned.bits, form(turned).settings, form(turned).arrays)
+    assert np.array_equal(again, turned.factors[0])
+    away = turned.factors[0] * 2.0**-turned.bits - columns
+    assert (sizes**2 * (away**2).sum(axis=0)).sum() <= 12 * plain.factors[0].shape[0] * 4.0**2 / 12
+
+
+def test_a_rotation_that_costs_more_than_it_saves_is_not_stored() -> None:
+    plain = FixedBasis.from_dense(smooth((24, 40, 3), 12), (24, 40, 3))
+    coefficients = np.random.default_rng(0).normal(size=(500, 12))
+    assert "rotation" not in form(code_basis(plain, np.sqrt(ENERGIES), 4.0, "", lambda: coefficients)).arrays
+
+
+@pytest.mark.parametrize(
+    "turn", [np.zeros((12, 11), np.int16), np.eye(12), np.full((12, 12), 2**11 + 1, np.int16)]
+)
+def test_hostile_rotations_are_refused(turn: Any) -> None:
+    rows, (columns, sizes) = apart(12)
+    basis = FixedBasis.from_dense(columns, (24, 40, 3))
+    own = coder(code_basis(basis, sizes, 4.0, coefficients=lambda: rows @ columns))
+    with pytest.raises(FileRefused):
+        coder_from_arrays(own.meta, {**own.to_arrays(), "basis_coded_rotation": turn})

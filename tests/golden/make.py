@@ -35,7 +35,7 @@ PRIORS = (
     "WEIGHTS", "EXPECTED", "TABLES", "FLAG_TABLES", "FLAG_WEIGHTS", "OFFSETS", "POSITION", "ADJUST",
     "LOWEST_WEIGHTS"
 )  # fmt: skip
-PARTIAL = {"tile8.h5": 20, "whole.h5": 100, "dense.h5": 7, "coded.h5": 3}
+PARTIAL = {"tile8.h5": 20, "whole.h5": 100, "dense.h5": 7, "coded.h5": 3, "turned.h5": 2}
 """Archives that are also decoded with fewer components."""
 
 
@@ -183,6 +183,20 @@ def coded(work: Path, target: Path) -> None:
         assert archive.groups[0].meta["features"] == ["coded-basis"]
 
 
+def turned(work: Path, target: Path) -> None:
+    """Eigentensors that are turned first: each image has its grain in a place of its own."""
+    pictures = [np.full((16, 24, 3), 90 + 9 * k, np.uint8) for k in range(6)]
+    for k, pixels in enumerate(pictures):
+        pixels[8 * (k // 3) :, 8 * (k % 3) :][:8, :8] = picture(8, 8, 3, k)
+    source = fill(work / "in", pictures)
+    tpca("fit-basis", source, "-o", work / "b.h5", "--method", "subspace", "--size", "16x24", "--all")
+    options = ("--components", 5, "--step", 6, "--basis", work / "b.h5", "--force")
+    tpca("encode", source, "-o", target, *options, code=3)  # a sixth has no component of its own
+    with Archive(target) as archive:
+        coded = archive.coder(0).basis.coded
+        assert coded is not None and "rotation" in coded.arrays
+
+
 def tensors(work: Path, target: Path) -> None:
     """Volumes of floats below and above zero, on their grid."""
     (work / "in").mkdir()
@@ -264,6 +278,7 @@ ARCHIVES = (
     whole,
     dense,
     coded,
+    turned,
     tensors,
     depth16,
     rgba,

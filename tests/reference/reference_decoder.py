@@ -208,13 +208,22 @@ def with_plain_basis(priors: dict[str, Any], settings: dict[str, Any], arrays: A
             height *= side
     lengths, payload, at = inner["lengths"][1], bytes(inner["payload"][1]), 0
     tile = coded["framing"]["height"]
-    each = max(1, 2**17 // (-(-height // tile) * -(-width // tile) * tile * tile))
+    each = max(1, 2**19 // (-(-height // tile) * -(-width // tile) * tile * tile))
     columns: list[list[int]] = []
     for block, size in enumerate(inner["sizes"][1]):
         shapes = [(height, width)] * min(each, len(lengths) - block * each)
         images = values_of_block(priors, (coded, inner), payload[at : at + size], shapes, None)
         columns += [[value for row in image for pixel in row for value in pixel] for image in images]
         at += size
+    if "rotation" in inner:
+        turn, count = inner["rotation"][1], len(lengths)
+        columns = [
+            [
+                shifted(sum(turn[count * row + k] * columns[k][x] for k in range(count)), 10)
+                for x in range(height * width * channels)
+            ]
+            for row in range(count)
+        ]
     matrix = [
         shifted(column[x] * length, 39 - settings["basis"]["bits"])
         for x in range(height * width * channels)

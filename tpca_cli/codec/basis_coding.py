@@ -3,6 +3,7 @@
 An error dU_l of an eigentensor costs lambda_l |dU_l|^2 in the data, so what is coded is sqrt(lambda_l) U_l,
 all with one step (reverse water-filling): an eigentensor that carries little is kept coarsely, or not at all.
 With lambda_l summed over the frames that are coded, the best step is the one of the coefficients themselves.
+Where it saves more than it takes, they are turned among themselves first (`rotation`).
 
 The integers that come out are the basis, for the encoder too: it projects onto what a decoder has.
 """
@@ -10,13 +11,14 @@ The integers that come out are the basis, for the encoder too: it projects onto 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca_cli.codec import rotation
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.tiling import REACH
 from tpca_cli.errors import FileRefused
@@ -30,7 +32,7 @@ FINENESS = 32
 MOST = 1 << 15
 """The largest sample of such a picture: finer steps than this allows are left to plain integers."""
 TILES = (16, 8, 4)
-BLOCK_PIXELS = 1 << 17
+BLOCK_PIXELS = 1 << 19
 CANVAS_NUMBERS = 1 << 24
 """Places times components of a block, as in every archive."""
 NUMBERS, NUMBERS_PER_BYTE = 1 << 22, 256
@@ -41,44 +43,72 @@ LARGEST_FACTOR, LARGEST_SAMPLE = (1 << 30) - 1, 1 << 23
 """Their products are below 2^53."""
 WEAKEST = 0.25
 """Of an eigentensor that keeps less than this share of its square, nothing is kept."""
+ROTATION_SHARE = 0.05
+"""A rotation is tried where its own numbers take less than this share of the basis."""
 
 
-def code_basis(basis: FixedBasis, weights: Floats, step: float, source: str = "") -> FixedBasis:
+def code_basis(
+    basis: FixedBasis,
+    weights: Floats,
+    step: float,
+    source: str = "",
+    coefficients: Callable[[], Floats] | None = None,
+) -> FixedBasis:
     """The basis as its coded form gives it back; `basis` itself where that form is no smaller.
 
     `weights` (M,) are sqrt(lambda_l) over the frames that are going to be coded with this step. `source` is
-    the digest by which the plain integers are known.
+    the digest by which the plain integers are known. `coefficients` gives those of some frames, (n, M).
     """
     if basis.indices is not None or basis.coded is not None:
         return basis
     columns = basis.factors[0] * 2.0**-basis.bits  # (L, M)
     shape = picture_shape(basis.frame_shape)
-    fineness = FINENESS / step
-    largest = float((np.abs(columns).max(axis=0) * weights).max(initial=0.0)) * fineness
+    lengths = weights * (FINENESS / step)
+    largest = float((np.abs(columns).max(axis=0) * lengths).max(initial=0.0))
     if min(shape[:2]) < TILES[-1] or not 0 < largest <= MOST or not _possible(shape, columns.shape[1]):
         return basis
-    lengths = weights * fineness
-    pictures = np.rint(columns * lengths).T.reshape(-1, *shape)  # (M, h, w, c)
+    best, size = basis, basis.stored_bytes
+    found = _coded(basis, columns * lengths, lengths, source, None)
+    if found is not None and found.stored_bytes < size:
+        best, size = found, found.stored_bytes
+    if coefficients is not None and columns.shape[1] ** 2 * rotation.BITS / 8 < ROTATION_SHARE * size:
+        found = _coded(basis, columns * lengths, lengths, source, rotation.stored_rotation(coefficients()))
+        best = best if found is None or found.stored_bytes >= size else found
+    return best
+
+
+def _coded(
+    basis: FixedBasis, columns: Floats, lengths: Floats, source: str, turn: NDArray[np.int16] | None
+) -> FixedBasis | None:
+    """The coded form of columns (L, M) that have these lengths, turned or not; None if it is no basis."""
+    if turn is not None:  # what is multiplied with its transpose again when it is read
+        columns = np.linalg.solve(turn * 2.0**-rotation.BITS, columns.T).T
+    shape = picture_shape(basis.frame_shape)
+    pictures = np.rint(columns).T.reshape(-1, *shape)  # (M, h, w, c)
+    if np.abs(pictures).max(initial=0) > MOST:
+        return None
     coder = _trained(pictures, shape)
     factors = np.zeros(len(lengths))
     np.divide(2.0**SHIFT / SCALE, lengths, out=factors, where=lengths > 0)
     factors = np.where(factors <= LARGEST_FACTOR, np.rint(factors), 0)
     arrays: dict[str, NDArray[Any]] = dict(coder.to_arrays())
     arrays["lengths"] = factors.astype(np.uint32)
+    if turn is not None:
+        arrays["rotation"] = turn
     blocks, values = _blocks(coder, pictures)
-    scaled = _scaled(values, arrays["lengths"], basis.bits)  # (L, M)
+    scaled = _scaled(values, arrays["lengths"], basis.bits, turn)  # (L, M)
     weak = ((scaled * 2.0**-basis.bits) ** 2).sum(axis=0) < WEAKEST
     if weak.any():
         arrays["lengths"][weak] = 0
         scaled[:, weak] = 0
-        pictures[weak] = 0
-        blocks, _ = _blocks(coder, pictures)
+        if turn is None:
+            pictures[weak] = 0
+            blocks, _ = _blocks(coder, pictures)
     arrays["sizes"] = np.array([len(block) for block in blocks], np.uint32)
     arrays["payload"] = np.frombuffer(b"".join(blocks), np.uint8)
     form = CodedForm({**coder.meta, "source": source}, arrays)
     coded = replace(basis, factors=(scaled.astype(np.int64),), coded=form)
-    good = coded.bounded and coded.invertible and coded.stored_bytes < basis.stored_bytes
-    return coded if good else basis
+    return coded if coded.bounded and coded.invertible else None
 
 
 def coder_from_arrays(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
@@ -124,7 +154,19 @@ def decode_basis(
         here = min(each, count - block * each)
         parts.append(coder.decode_signed(data[at : at + size], shape[:2], here))
         at += size
-    return _scaled(np.concatenate(parts), lengths, bits)
+    return _scaled(np.concatenate(parts), lengths, bits, _rotation(arrays, count))
+
+
+def _rotation(arrays: Arrays, count: int) -> NDArray[Any] | None:
+    """The rotation of a coded basis, if it has one."""
+    turn = arrays.get("rotation")
+    if turn is not None and (
+        turn.shape != (count, count)
+        or turn.dtype != np.int16
+        or np.abs(turn.astype(np.int64)).max() > rotation.MOST
+    ):
+        raise FileRefused("a coded basis has an impossible rotation")
+    return turn
 
 
 def picture_shape(frame_shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -182,10 +224,19 @@ def _blocks(coder: Coder, pictures: Floats) -> tuple[list[bytes], Floats]:
     return blocks, np.concatenate(parts)
 
 
-def _scaled(values: Floats, lengths: NDArray[Any], bits: int) -> Floats:
+def _scaled(values: Floats, lengths: NDArray[Any], bits: int, turn: NDArray[Any] | None = None) -> Floats:
     """Decoded pictures (M, c, h, w) as eigentensors (L, M) of the length they had; all are integers."""
     rows = np.moveaxis(values, 1, -1).reshape(len(values), -1)  # (M, L)
-    if np.abs(rows).max(initial=0) >= LARGEST_SAMPLE or lengths.max(initial=0) > LARGEST_FACTOR:
-        raise FileRefused("a coded basis has samples or lengths beyond its range")
+    _check_samples(rows)
+    if turn is not None:  # sums are below 2^11 2^23 M
+        rows = np.floor(turn.astype(np.float64) @ rows * 2.0**-rotation.BITS + 0.5)
+        _check_samples(rows)
+    if lengths.max(initial=0) > LARGEST_FACTOR:
+        raise FileRefused("a coded basis has lengths beyond their range")
     product = rows * lengths[:, None].astype(np.float64) * 2.0 ** (bits - SHIFT)
     return np.ascontiguousarray(np.floor(product + 0.5).T)
+
+
+def _check_samples(rows: Floats) -> None:
+    if np.abs(rows).max(initial=0) >= LARGEST_SAMPLE:
+        raise FileRefused("a coded basis has samples beyond their range")

@@ -22,7 +22,7 @@ from tpca_cli.codec.basis_coding import code_basis
 from tpca_cli.codec.coder import PSNR, VISUAL, Coder
 from tpca_cli.codec.tiling import TOGETHER, batches
 from tpca_cli.encode.kept_basis import given_basis, kept_basis
-from tpca_cli.encode.sample import pixel_count, take_sample
+from tpca_cli.encode.sample import pixel_count, take_images, take_sample
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, printable
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.interfaces import Pixels, Progress
@@ -254,9 +254,10 @@ def fit_group(
 
 
 FINE_STEP = 1 / 16
-SAFETY, BASIS_SAFETY = 2.0, 1.25  # noise of coefficients and of a coded basis may be this many times as large
+SAFETY, BASIS_SAFETY = 2.0, 1.4  # noise of coefficients and of a coded basis may be this many times as large
 NEAR = 1.25  # a filter serves steps up to this factor from its own,
 SIMILAR = 8.0  # and the choice of lapping up to this one
+PER_COMPONENT = 4  # images whose coefficients say how eigentensors are turned
 FEWER = 4  # the part of a sample that steps are first tried on
 
 
@@ -279,6 +280,7 @@ class GroupDraft:
     link: bool = False
     tune: str = PSNR
     weights: Floats | None = None  # (M,) sqrt(lambda_l) over the frames of the group; None: plain integers
+    coefficients: Callable[[], Floats] | None = None  # of some frames, (n, M), where frames are whole images
     plain: bool = False  # the truncation and nothing else: neither lapped nor filtered
     _tables: Coder | None = field(default=None, repr=False)
     _filtered: Coder | None = field(default=None, repr=False)
@@ -305,9 +307,11 @@ class GroupDraft:
         if self._filtered is None or not 1 / NEAR <= scaled / self._filtered.step <= NEAR:
             tables = self.tables(step, components)
             if self.weights is not None:
-                coded = code_basis(
-                    self.basis, self.weights, scaled, self.basis.source or basis_digest(self.basis)
-                )
+                from tpca_cli.tensor_pca.solve import fixed_threads
+
+                known = self.basis.source or basis_digest(self.basis)
+                with fixed_threads():
+                    coded = code_basis(self.basis, self.weights, scaled, known, self.coefficients)
                 tables = replace(tables, basis=coded)
             self._filtered = tables if self.plain else tables.with_filter(self.sample)
         return self._filtered.with_step(scaled)
@@ -361,7 +365,21 @@ def draft_given(
     method, framing, scope = stored.basis.method, stored.framing, sample.range(kind, target)
     draft = GroupDraft(kind, tuple(members), method, framing, kept.fixed, sample.pictures, scope, link)
     draft.tune, draft.plain, draft.weights = tune_of(target), target.truncates, kept.weights(draft.frames)
+    draft.coefficients = _projection(draft, reading)
     return [draft], skipped
+
+
+def _projection(draft: GroupDraft, reading: Reading) -> Callable[[], Floats] | None:
+    """What gives the coefficients of images at even distances, a few for each component."""
+    if draft.framing.kind == TILE or draft.weights is None:
+        return None
+
+    def coefficients() -> Floats:
+        count = PER_COMPONENT * draft.basis.components
+        pictures = take_images(draft.members, draft.kind, reading, count)
+        return np.concatenate([draft.basis.project(picture[None]) for picture in pictures]).astype(np.float64)
+
+    return coefficients
 
 
 def tune_of(target: Target) -> str:
@@ -409,4 +427,5 @@ def draft_fitted(
     stored = kept_basis(basis, kind, target, frames)
     draft = GroupDraft(kind, tuple(kept), design.method, design.framing, stored.fixed, pictures, scope)
     draft.tune, draft.plain, draft.weights = tune_of(target), target.truncates, stored.weights(frames)
+    draft.coefficients = _projection(draft, reading)
     return draft, skipped

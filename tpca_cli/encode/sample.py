@@ -91,6 +91,22 @@ def take_sample(members: Sequence[Member], kind: Kind, reading: Reading, *, wind
     return Sample(pictures, whole, max((one.largest for one in seen), default=0), variances)
 
 
+def take_images(members: Sequence[Member], kind: Kind, reading: Reading, count: int) -> Iterator[Pixels]:
+    """So many whole images at even distances, one after another, without those that cannot be read."""
+    count = min(count, len(members))
+
+    def read(member: Member) -> Pixels | None:
+        try:
+            return read_member(member, kind.channels, reading).pixels
+        except (ImageRefused, StorageError):
+            return None  # the pass over all images reports it
+
+    chosen = [members[len(members) * k // count] for k in range(count)]
+    for pixels in ordered_map(read, chosen, reading.workers):
+        if pixels is not None:
+            yield pixels
+
+
 def _shares(areas: Sequence[int]) -> dict[int, int]:
     """Pixels that images give, by position: the more, the larger they are."""
     ends = np.cumsum(areas)
