@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from tpca_cli.cli import options
 from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
-from tpca_cli.errors import UsageError
+from tpca_cli.errors import TpcaError, UsageError
 
 EPILOG = """\b
 Examples:
@@ -19,9 +20,24 @@ Examples:
   tpca cat photos.h5 image_0003.png --json"""
 
 
+def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For the shell: names of images in the archive that begin so."""
+    from tpca_cli.archive.reader import Archive
+
+    archive = ctx.params.get("archive")
+    if archive is None:  # there is no such file
+        return []
+    try:
+        with Archive(archive, skim=True) as opened:
+            names = opened.names
+    except (OSError, TpcaError):
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
+
+
 @click.command("cat", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
-@click.argument("name")
+@click.argument("name", shell_complete=_complete_names)
 @click.option(
     "--format",
     type=options.FormatChoice([*options.WRITTEN, "same"]),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.help import Command
+from tpca_cli.cli.help import Command, complete_files
 from tpca_cli.cli.options import Console
 from tpca_cli.errors import UsageError, printable
 
@@ -22,8 +22,8 @@ Exit codes: 0 nothing differs; 3 something does, or a file could not be read; 4 
 
 
 @click.command("diff", cls=Command, epilog=EPILOG)
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", metavar="A", shell_complete=complete_files)
+@click.argument("second", metavar="B", shell_complete=complete_files)
 @click.option("--decode", is_flag=True, help="Of two archives, compare the decoded pixels as well.")
 @click.option("--basis", type=options.INPUT, help="The basis file of archives made with --link-basis.")
 @options.include_option

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 import click
+from click.shell_completion import CompletionItem
 
 from tpca_cli.cli.text import BOLD, paint
 
@@ -144,3 +145,8 @@ def examples(command: click.Command) -> list[str]:
     """The first paragraph of the epilog: its examples, one on each line."""
     first = (command.epilog or "").split("\n\n")[0]
     return [line for line in first.splitlines() if line != "\b"]
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For the shell: names of files, which it finds by itself."""
+    return [CompletionItem(incomplete, type="file")]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tpca_cli.cli.help import complete_files
 from tpca_cli.cli.progress import STAGES, Bar
 from tpca_cli.cli.text import YELLOW, paint, plain, safe
 from tpca_cli.errors import StorageError, UsageError, printable
@@ -382,8 +383,10 @@ sort_option = click.option(
     help="The order of the list; -psnr and so on for the largest first. Images that share a block share its "
     "bytes by their pixels.",
 )
-sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-any_sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1)
+sources_argument = click.argument(
+    "sources", metavar="SOURCE...", nargs=-1, required=True, shell_complete=complete_files
+)
+any_sources_argument = click.argument("sources", metavar="SOURCE...", nargs=-1, shell_complete=complete_files)
 output_option = click.option("-o", "--output", required=True, type=OutputFile(), help="The file to write.")
 force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 memory_option = click.option(
