@@ -114,3 +114,37 @@ def save_png16_rgb(path: Path, height: int = 4, width: int = 5) -> Path:
     rows = b"".join(b"\0" + bytes(range(6 * width)) for _ in range(height))
     path.write_bytes(png_bytes(height, width, 16, 2, rows))
     return path
+
+
+def png16(pixels: Pixels, **more: Any) -> bytes:
+    """A PNG of (h, w, 2 to 4) samples with 16 bits, put together by hand."""
+    height, width, channels = pixels.shape
+    rows = b"".join(b"\0" + line.astype(">u2").tobytes() for line in pixels)
+    return png_bytes(height, width, 16, {2: 4, 3: 2, 4: 6}[channels], rows, **more)
+
+
+def oddities(root: Path) -> dict[str, Path]:
+    """A folder with one of each: pictures of every kind, and files that no decoder reads; by name."""
+    for seed in range(3):
+        save(root / "photos" / f"p{seed}.jpg", natural(40 + seed, 56, seed=seed), quality=80)
+        save(root / f"n{seed}.png", natural(30, 40, seed=seed))
+    save(root / "progressive.JPG", natural(90, 70), progressive=True)
+    save(root / "gray.jpg", natural(33, 44, 1))
+    save(root / "alpha.png", natural(20, 30, 4))
+    save(root / "deep.png", natural(20, 30, 1, dtype=np.uint16))
+    save(root / "plain.bmp", natural(25, 35))
+    save(root / "lossy.webp", natural(25, 35), quality=40)
+    save(root / "page.tif", natural(25, 35))
+    for channels, name in ((2, "deep gray.png"), (3, "deep color.png"), (4, "deep alpha.png")):
+        (root / name).write_bytes(png16(natural(21, 30, channels, dtype=np.uint16)))
+    for mode, name in (("P", "palette.png"), ("1", "bits.png"), ("CMYK", "print.jpg"), ("F", "float.tif")):
+        save_mode(root / name, mode)
+    save_frames(root / "film.gif", [natural(seed=k) for k in range(3)], duration=40)
+    whole = (root / "gray.jpg").read_bytes()
+    (root / "cut.jpg").write_bytes(whole[:-300])
+    (root / "trailing.jpg").write_bytes(whole + b"more")
+    (root / "misnamed.jpg").write_bytes((root / "n0.png").read_bytes())
+    (root / "page.png").write_bytes(b"<html>")
+    (root / "bomb.png").write_bytes(png_bytes(65000, 65000, 8, 2))
+    (root / "drawing.svg").write_bytes(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    return {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 HEAD_BYTES = 512
+FILE = "file"
+"""The mode of a file that is kept as it is, because it is no picture that can be read."""
 
 FORMATS: tuple[str, ...] = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF", "PPM", "AVIF", "HEIF", "JXL")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import tpca
-from pictures import folder, save_mode
+from pictures import folder, oddities, save_mode
 
 from tpca_cli.cluster import connect as reach
 from tpca_cli.cluster.cluster import Cluster
@@ -146,6 +146,14 @@ def test_an_archive_has_the_bytes_of_one_machine(photos, address) -> None:
     assert Path("alone.h5").read_bytes() == Path("many.h5").read_bytes()
     assert alone.err == many.err
     assert not list(Path().glob("*.partial"))
+
+
+def test_an_exact_archive_has_the_bytes_of_one_machine(photos, address) -> None:
+    oddities(photos / "odd")
+    alone = tpca("encode", photos, "-o", "alone.h5", "--exact")
+    many = tpca("encode", photos, "-o", "many.h5", "--exact", "--cluster", address)
+    assert Path("alone.h5").read_bytes() == Path("many.h5").read_bytes()
+    assert alone.err == many.err and "kept as it is: photos/odd/cut.jpg" in many.err
 
 
 def test_groups_of_all_kinds_and_what_is_appended_have_the_same_bytes(photos, address) -> None:

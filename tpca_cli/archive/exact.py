@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tpca_cli import images
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, ImageRefused, printable
 from tpca_cli.exact.coders import FileCoder, JpegCoder, PixelCoder, coder_of
+from tpca_cli.formats import FILE
 from tpca_cli.interfaces import Pixels
 from tpca_cli.store.columns import split_arrays
+
+if TYPE_CHECKING:
+    from tpca_cli.archive.reader import Archive
 
 Shape = tuple[int, int]
 
 
 @functools.lru_cache(maxsize=16)
 def _coder(method: str, tables: bytes, meta: tuple[int, int, int]) -> JpegCoder | FileCoder | PixelCoder:
-    import numpy as np
-
     channels, peak, tolerance = meta
     described = {"method": method, "channels": channels, "peak": peak, "coder": {"tolerance": tolerance}}
     return coder_of(described, split_arrays(np.frombuffer(tables, np.uint8)))
@@ -49,19 +54,46 @@ def checked_files(group: Group, index: Index, block: int, data: bytes) -> list[b
     return found
 
 
-def pictures(group: Group, data: bytes, shapes: Sequence[Shape], max_pixels: int) -> list[Pixels]:
-    """The pictures of a block, with as many channels as the group has."""
+def block_pictures(
+    archive: Archive, block: int, wanted: Sequence[int] | None, max_pixels: int
+) -> list[Pixels]:
+    """Pictures of a block, all or by their places in it; of files only those are decoded that are wanted."""
+    index, first = archive.index, int(archive.index.blocks["first"][block])
+    if not archive.holds_files(block):
+        group = archive.groups[int(index.blocks["group"][block])]
+        found = _decoded(group, archive.block_bytes(block), index.block_shapes(block))
+        return found if wanted is None else [found[place] for place in wanted]
+    kept, pictures = archive.block_files(block), []
+    for place in range(len(kept)) if wanted is None else wanted:
+        image = first + place
+        try:
+            pictures.append(_picture(kept[place], index.mode(image), index.shape(image), max_pixels))
+        except FileRefused as error:
+            raise FileRefused(f"{printable(archive.path)}: {printable(index.names[image])} {error}") from None
+    return pictures
+
+
+def _decoded(group: Group, data: bytes, shapes: Sequence[Shape]) -> list[Pixels]:
     found = coder(group)
-    if isinstance(found, PixelCoder):
-        return found.decode(data, shapes)
-    channels = int(group.meta["channels"])
+    if not isinstance(found, PixelCoder):
+        raise FileRefused("a block of files where pixels were expected")
+    return found.decode(data, shapes)
+
+
+def _picture(file: bytes, mode: str, shape: Shape, max_pixels: int) -> Pixels:
+    """The picture in a file that is kept as it is."""
+    if mode == FILE:
+        raise FileRefused(
+            "is kept as a file and is no picture that can be read: `Archive.file` has its bytes"
+        )
     try:
-        return [
-            images.picture_of(images.Source(file, 0), max_pixels=max_pixels, channels=channels).pixels
-            for file in found.decode_files(data, shapes)
-        ]
+        source = images.Source(file, 0)
+        found = images.picture_of(source, max_pixels=max_pixels, channels=images.CHANNELS[mode], deep=True)
     except ImageRefused as error:
-        raise FileRefused(f"a file that is kept as it is cannot be decoded: {error}") from None
+        raise FileRefused(f"is kept as the file that it was, which cannot be decoded: {error}") from None
+    if found.pixels.shape[:2] != shape or found.pixels.dtype != np.dtype(images.dtype_of(mode)):
+        raise FileRefused(f"is kept as a file with a picture of {found.pixels.shape}, not of {shape}")
+    return found.pixels
 
 
 def recoded(group: Group, data: bytes, shapes: Sequence[Shape], kept: Sequence[int]) -> bytes:

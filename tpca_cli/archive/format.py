@@ -31,6 +31,8 @@ Invariants, checked when the file is opened:
   single image `first`; the bands of an image are consecutive blocks and cover its height;
 - all images of a block belong to the block's group: same dtype, and as many channels or (gray) fewer;
 - `mode` 0 marks an image that was replaced later: it still takes its place in its block, nothing else;
+- an image of mode `file` is no picture that can be read: it has no samples, 1 x 1 as its size, and is in a
+  group of method `files`;
 - names are safe to write below a folder and no two are equal.
 
 A block is decoded by the group's coder from the shapes of its images alone, without any other block. A
@@ -40,13 +42,14 @@ the length of a refinement layer at the end of the block's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.errors import FileRefused
+from tpca_cli.formats import FILE
 from tpca_cli.store import Field, Schema
 
 FORMAT = "tpca-archive"
@@ -125,13 +128,31 @@ LOWEST_QUALITY = -200.0
 """Scores of SSIMULACRA 2 below this are stored as this."""
 
 
+def any_exact(groups: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether some groups come back exactly: files may be among their images that are no pictures."""
+    return any(group["method"] in EXACT_METHODS for group in groups)
+
+
 def quality_code(score: float | None) -> int:
     """A score as an archive stores it, in hundredths; 0 for none."""
     return 0 if score is None else 1 + round(100 * (max(score, LOWEST_QUALITY) - LOWEST_QUALITY))
 
 
-MODES = ("", "L", "LA", "RGB", "RGBA", "I;16")
-CHANNELS = {"": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1}
+MODES = ("", "L", "LA", "RGB", "RGBA", "I;16", "LA;16", "RGB;16", "RGBA;16", FILE)
+MODES_V1 = 6
+"""So many of these may be in an archive of version 1."""
+CHANNELS = {
+    "": 0,
+    "L": 1,
+    "LA": 2,
+    "RGB": 3,
+    "RGBA": 4,
+    "I;16": 1,
+    "LA;16": 2,
+    "RGB;16": 3,
+    "RGBA;16": 4,
+    FILE: 0,
+}
 PEAK = {"u1": 255, "u2": 65535}
 
 _FIELDS_V1 = {
@@ -155,7 +176,7 @@ SCHEMAS = {1: Schema(FORMAT, 1, _FIELDS_V1), 2: Schema(FORMAT, 2, _FIELDS)}
 
 def dtype_of(mode: str) -> str:
     """The sample type of a mode."""
-    return "u2" if mode == "I;16" else "u1"
+    return "u2" if mode.endswith(";16") else "u1"
 
 
 def peak_of(mode: str) -> int:

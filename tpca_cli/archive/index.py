@@ -22,6 +22,7 @@ from tpca_cli.archive.format import (
     FILE_METHODS,
     FLAGS,
     MODES,
+    MODES_V1,
     PARTIAL,
     PEAK,
     VERSION,
@@ -34,6 +35,7 @@ from tpca_cli.archive.format import (
 from tpca_cli.archive.limits import MAX_SIDE
 from tpca_cli.archive.lists import MAX_REASONS, MAX_TEXT, json_list, metadata_kinds, reason_texts
 from tpca_cli.errors import FileRefused
+from tpca_cli.formats import FILE
 from tpca_cli.names import check_names
 from tpca_cli.store.columns import join_blobs, join_bytes, pack, split_blobs, split_bytes, unpack
 
@@ -198,7 +200,7 @@ class Index:
         images.pop("reserved", None)
         for name in COLUMNS[VERSION]:
             images.setdefault(name, np.zeros(len(images["mode"]), np.int64))
-        if len(images["mode"]) and images["mode"].max() >= len(MODES):
+        if len(images["mode"]) and images["mode"].max() >= (MODES_V1 if version == 1 else len(MODES)):
             raise FileRefused("an image has an unknown mode or error")
         images["peak"] = np.array([peak_of(mode) for mode in MODES], np.int64)[images["mode"]]
         blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
@@ -384,16 +386,13 @@ class Index:
 
     def _check_modes(self, group_of: Ints, groups: Sequence[Mapping[str, Any]]) -> None:
         """Every image has the sample type of its group, and its channels or (gray) one."""
-        fits = np.array(
-            [
-                [
-                    not mode
-                    or (dtype_of(mode) == group["dtype"] and CHANNELS[mode] in (1, group["channels"]))
-                    for mode in MODES
-                ]
-                for group in groups
-            ]
-        )
+
+        def holds(group: Mapping[str, Any], mode: str) -> bool:
+            if not mode or mode == FILE:
+                return not mode or group.get("method") == "files"
+            return dtype_of(mode) == group["dtype"] and CHANNELS[mode] in (1, group["channels"])
+
+        fits = np.array([[holds(group, mode) for mode in MODES] for group in groups])
         if not fits[group_of, self.images["mode"]].all():
             raise FileRefused("an image is in a group of another kind")
 

@@ -208,7 +208,10 @@ class Archive:
         blocks = self.index.blocks_of(image)
 
         def part(block: int) -> Pixels:
-            return self.block(block, components=components)[image - int(self.index.blocks["first"][block])]
+            place = image - int(self.index.blocks["first"][block])
+            if self.holds_files(block):  # others in it may be no pictures
+                return self.pictures(block, [place])[0]
+            return self.block(block, components=components)[place]
 
         threads = (threads or self.workers) if len(blocks) > 1 else 1
         return self.picture(position, list(ordered_map(part, blocks, threads)))
@@ -243,8 +246,10 @@ class Archive:
 
     def item(self, position: int) -> tuple[Item, Grid] | None:
         """The kind of a tensor and the grid of its samples; None for an image."""
-        block = self.index.blocks_of(int(self.alive[position]))[0]
-        return group_item(self.groups[int(self.index.blocks["group"][block])].meta)
+        return group_item(self.groups[self._group(position)].meta)
+
+    def _group(self, position: int) -> int:
+        return int(self.index.blocks["group"][self.index.blocks_of(int(self.alive[position]))[0]])
 
     def about_tensor(self, position: int) -> dict[str, Any]:
         """Shape, type and form of a tensor."""
@@ -254,17 +259,11 @@ class Archive:
         return about_item(self.metadata(position).get("item", b""), found[0])
 
     def coefficients(self, position: int) -> npt.NDArray[np.float64]:
-        """What the archive stores of an image: its coefficients after quantization, (frames, M).
-
-        They are of the basis in integers that the archive has; with lapped tiles, of the lapped frames.
-        """
+        """What is stored of an image, (frames, M): in the basis of integers, of lapped frames if tiles are."""
         return batches.coefficients(self, position)
 
     def shuffled(self, seed: int = 0) -> Iterator[int]:
-        """Every position once, in random order that keeps the images of a block together.
-
-        Blocks come in random order, and so do the images inside each: nothing is decoded twice.
-        """
+        """Every position once: blocks in random order, and so are the images inside each block."""
         return batches.shuffled(self, seed)
 
     def block(self, block: int, *, components: int | None = None) -> list[Pixels]:
@@ -298,10 +297,7 @@ class Archive:
         if self.is_exact(group):
             from tpca_cli.archive import exact  # late: few archives have such groups
 
-            found = exact.pictures(
-                self.groups[group], self.block_bytes(block), shapes, self._limits.max_pixels
-            )
-            return found if wanted is None else [found[place] for place in wanted]
+            return exact.block_pictures(self, block, wanted, self._limits.max_pixels)
         return self.coder(group).decode(self.block_bytes(block), shapes, components, wanted)
 
     def is_exact(self, group: int) -> bool:
@@ -318,8 +314,11 @@ class Archive:
 
     def holds_file(self, position: int) -> bool:
         """Whether the source file of an image can be had bit for bit."""
-        block = self.index.blocks_of(int(self.alive[position]))[0]
-        return self.holds_files(block)
+        return self.groups[self._group(position)].meta["method"] in FILE_METHODS
+
+    def came_exactly(self, position: int) -> bool:
+        """Whether an image was archived exactly, or within a stated error."""
+        return self.is_exact(self._group(position))
 
     def holds_files(self, block: int) -> bool:
         """Whether a block is one of whole files."""

@@ -84,7 +84,6 @@ def command(
     Files keep their stem and get the ending of --format. Each is synced and read back before it gets its
     name. Nothing is written outside the output folder.
     """
-    from tpca_cli.decode.plan import default_format
     from tpca_cli.decode.run import DecodeRequest
 
     named = options.listed_names(select_from) if select_from else None
@@ -93,7 +92,7 @@ def command(
             archive, output, select, components, format, force, salvage, workers, resume, named, memory
         )
         result = _restored(request, opened, console)
-        format = format or default_format(opened)
+        as_png = (format or "png") == "png" and "max_error" not in opened.target
     for name in result.unknown:
         console.warn(f"no image {printable(name)} in {printable(archive)}")
     for name, reason in result.lost:
@@ -106,13 +105,14 @@ def command(
         "source_bytes": result.source_bytes,
         "found": result.found,
         "identical": result.identical,
+        "same_pixels": result.same_pixels,
         "output": output,
         "lost": _items(result.lost),
         "unknown": result.unknown,
         "converted": _items(result.converted),
         "left_out": _items(result.left_out),
     }
-    console.result(data, _summary(result, format, output))
+    console.result(data, _summary(result, as_png, output))
     return options.EXIT_SKIPPED if result.lost or result.unknown else 0
 
 
@@ -142,13 +142,15 @@ def _opened(path: Path, basis: Path | None, salvage: bool, max_pixels: int) -> A
     return Archive(path, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels)
 
 
-def _summary(result: Decoded, format: str, output: Path) -> str:
+def _summary(result: Decoded, as_png: bool, output: Path) -> str:
     """What was written, and at what price."""
     found = f", {result.found} of them found there" if result.found else ""
     text = f"{result.images} images{found}, {human(result.written_bytes)} in {printable(output)}"
     if result.identical:
         text += f"\n{result.identical} of them are, bit for bit, the files that were archived"
-    if format == "png" and result.written_bytes > result.source_bytes:
+    if result.same_pixels:
+        text += f"\n{result.same_pixels} have every pixel that was archived, in a file of other bytes"
+    if as_png and result.written_bytes > result.source_bytes:
         text += (
             f"\nPNG holds exactly the decoded pixels; the sources took {human(result.source_bytes)}: "
             "--format same gives each image its own format"

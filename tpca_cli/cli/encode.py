@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tpca_cli.encode.run import EncodeRequest, LowQuality
     from tpca_cli.rate import Target
     from tpca_cli.sources.read_plan import OnError
+    from tpca_cli.sources.scan import Skipped
 
 EPILOG = """\b
 Examples:
@@ -182,6 +183,7 @@ def command(
     if append and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
     reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata, memory=memory)
+    reading = replace(reading, whole=target.kind == "max_error")
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
     addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
     if dry_run:
@@ -268,6 +270,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     console.skipped(result.skipped)
     facts = result.facts
     _tell_partial(console, facts)
+    _tell_raw(console, result.raw)
     _tell_quality(console, result.low_quality, result.missed)
     data = {
         **facts,
@@ -275,6 +278,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
         "output": request.output,
         "seconds": console.seconds,
         "steps": [asdict(tried) for tried in result.tried],
+        "raw": _listed(result.raw),
         "low_quality": [asdict(item) for item in result.low_quality],
         "warning": result.missed,
     }
@@ -304,10 +308,11 @@ def _append(console: Console, wanted: AppendRequest) -> int:
         "changed": len(result.changed),
         "unchanged": result.unchanged,
     }
-    skipped = [{"path": item.path, "reason": item.reason} for item in result.skipped]
+    _tell_raw(console, result.raw)
     data = {
         **facts,
-        "skipped": skipped,
+        "skipped": _listed(result.skipped),
+        "raw": _listed(result.raw),
         "appended": counts,
         "output": output,
         "seconds": console.seconds,
@@ -344,6 +349,19 @@ def _tell_quality(console: Console, items: Sequence[LowQuality], warning: str) -
         console.warn(f"and {len(items) - shown} more of low quality (all with --verbose or --json)")
     if warning:
         console.warn(warning)
+
+
+def _listed(items: Sequence[Skipped]) -> list[dict[str, Any]]:
+    return [{"path": item.path, "reason": item.reason} for item in items]
+
+
+def _tell_raw(console: Console, items: Sequence[Skipped]) -> None:
+    """Files that are kept byte for byte because nothing better can be made of them."""
+    shown = len(items) if console.verbose else SHOWN
+    for item in items[:shown]:
+        console.say(f"kept as it is: {printable(item.path)}: {item.reason}")
+    if len(items) > shown:
+        console.say(f"and {len(items) - shown} more that are kept as they are (all with --verbose or --json)")
 
 
 def _tell_partial(console: Console, facts: Mapping[str, Any]) -> None:

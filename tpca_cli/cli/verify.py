@@ -110,6 +110,9 @@ def command(
     bar = Requirements(min_psnr, min_quality, allow_partial, decode, identical)
     checked, compared = _check(console, file, sources, bar, basis, max_pixels, workers)
     compared = compared or SourceComparison(0, (), (), NOTHING_IGNORED, ())
+    if console.verbose:
+        for path, verdict in compared.verdicts:
+            console.say(f"{verdict}: {printable(path)}")
     for item in checked.damage:
         names = ", ".join(printable(name) for name in item.images) or "no image in use"
         console.warn(f"{printable(file)}: block {item.block} is damaged and costs: {names}")
@@ -188,6 +191,7 @@ def _data(
             "safe": len(compared.safe),
             "identical_files": compared.identical_files,
             "identical_pixels": compared.identical_pixels,
+            "verdicts": [{"path": path, "verdict": verdict} for path, verdict in compared.verdicts],
             "failed": [{"path": item.path, "reason": item.reason} for item in compared.failed],
             **compared.ignored.to_dict(),
             "worst": [{"path": path, "psnr": psnr, "quality": seen} for path, psnr, seen in compared.worst],

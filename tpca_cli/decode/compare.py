@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tpca_cli import images, visual
 from tpca_cli.archive.facts import image_psnr, image_quality
+from tpca_cli.archive.format import any_exact
 from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
@@ -37,6 +38,7 @@ SLACK_DB = 6.0  # an image below the pooled quality by more is an outlier
 SLACK_QUALITY = 30.0  # the same on the scale of SSIMULACRA 2, where images of one step differ more
 PLAIN_DB = 30.0  # where the archive was asked for a size, and for no quality
 VARIANCE_SHARE = 0.1
+IDENTICAL_BYTES, IDENTICAL_PIXELS = "identical bytes", "identical pixels"
 LEVELS = 4095  # a gray level is one value, or 1/LEVELS of a larger range
 
 
@@ -50,8 +52,17 @@ class SourceComparison:
     ignored: Ignored
     worst: tuple[tuple[bytes, float, float | None], ...]  # path, dB, and SSIMULACRA 2 if it is known
     floor: str = ""  # in words: the least quality that counts as safe
-    identical_files: int = 0  # of the safe ones: bit for bit in the archive
-    identical_pixels: int = 0  # of the others: without any error
+    verdicts: tuple[tuple[bytes, str], ...] = ()  # of each file that is safe: what comes back of it
+
+    @property
+    def identical_files(self) -> int:
+        """How many of the safe ones are bit for bit in the archive."""
+        return sum(verdict == IDENTICAL_BYTES for _, verdict in self.verdicts)
+
+    @property
+    def identical_pixels(self) -> int:
+        """How many of the others come back without any error."""
+        return sum(verdict == IDENTICAL_PIXELS for _, verdict in self.verdicts)
 
 
 @dataclass(frozen=True)
@@ -82,11 +93,11 @@ class Floor:
     text: str
     quality: float = -math.inf  # SSIMULACRA 2
     either: bool = False  # decibels count only where no quality is known
+    exact: frozenset[int] = frozenset()  # groups that are held to their own error alone
 
     @classmethod
     def of(cls, archive: Archive, bar: Requirements) -> Floor:
         """What the caller said, or what the archive was asked for."""
-        metas = [group.meta for group in archive.groups]
         if bar.min_psnr is not None or bar.min_quality is not None:
             words = [] if bar.min_psnr is None else [f"{bar.min_psnr:g} dB (--min-psnr)"]
             words += [] if bar.min_quality is None else [f"quality {bar.min_quality:g} (--min-quality)"]
@@ -94,7 +105,24 @@ class Floor:
                 -math.inf if least is None else least for least in (bar.min_psnr, bar.min_quality)
             )
             text = f"at least {' and '.join(words)} for each image"
-            return cls((decibels,) * len(metas), False, text, quality)
+            return cls((decibels,) * len(archive.groups), False, text, quality)
+        return cls._asked_for(archive)._with_exact(archive)
+
+    def _with_exact(self, archive: Archive) -> Floor:
+        """Groups that come back exactly are held to their own error, whatever the others were asked for."""
+        found = list(self.decibels)
+        for number, (group, peak) in enumerate(zip(archive.groups, archive.group_peaks, strict=True)):
+            if archive.is_exact(number):
+                found[number] = psnr(int(group.meta["coder"]["tolerance"]) ** 2, 1.0, peak)
+        exact = frozenset(filter(archive.is_exact, range(len(found))))
+        beside = "; identical, or within a stated error, where it was archived so"
+        mixed = exact and len(exact) < len(found) and "max_error" not in archive.target
+        return replace(self, decibels=tuple(found), exact=exact, text=self.text + (beside if mixed else ""))
+
+    @classmethod
+    def _asked_for(cls, archive: Archive) -> Floor:
+        """What the archive was asked for."""
+        metas = [group.meta for group in archive.groups]
         asked, share = archive.target, f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance"
         if "step" in asked:
             peaks = archive.group_peaks
@@ -104,8 +132,8 @@ class Floor:
             return cls(floors, True, f"{shown} dB (an error of one step) and {share}, for each image")
         if "max_error" in asked:
             most = int(asked["max_error"])
-            floors = tuple(psnr(most**2, 1.0, peak) for peak in archive.group_peaks)
-            return cls(floors, False, f"every sample within {most}" if most else "identical files or pixels")
+            floors = (PLAIN_DB,) * len(metas)
+            return cls(floors, True, f"every sample within {most}" if most else "identical files or pixels")
         if "quality" in asked:
             least = float(asked["quality"]) - SLACK_QUALITY
             why = f"{SLACK_QUALITY:g} less than the {asked['quality']:g} that was asked for"
@@ -126,6 +154,8 @@ class Floor:
         if decibels < self.decibels[group] and not (self.either and seen is not None):
             return f"archived with {decibels:.2f} dB, less than {self.decibels[group]:.4g}"
         level = max(1.0, peak / LEVELS) ** 2
+        if group in self.exact:
+            return None
         if self.variance and variance > level and mse > max(VARIANCE_SHARE * variance, level):
             return f"archived with {decibels:.2f} dB, an error of {mse / variance:.0%} of its variance"
         return None
@@ -141,7 +171,7 @@ def compare_sources(
     progress: Progress | None = None,
 ) -> SourceComparison:
     """Hold every file of the sources to the archive; `lost` are the images in damaged blocks."""
-    found = scan(sources)
+    found = scan(sources, whole=any_exact(archive.meta["groups"]))
     require_some(found, sources)
     positions = {name: position for position, name in enumerate(archive.names_bytes)}
     judge = _Judge(archive, bar)
@@ -173,12 +203,14 @@ def compare_sources(
         safe=tuple(ref.path for ref in found.refs if not ref.linked and verdicts[os.path.realpath(ref.path)]),
         failed=tuple(failed),
         ignored=found.left_out,
-        worst=tuple((path, decibels, judge.seen[position]) for decibels, path, position in worst[:WORST]),
+        worst=tuple(
+            (path, decibels, judge.seen[position])
+            for decibels, path, position in worst[:WORST]
+            if decibels < math.inf
+        ),
         floor=judge.floor.text,
-        identical_files=sum(archive.holds_file(positions[name]) for name in safe),
-        identical_pixels=sum(
-            not archive.holds_file(positions[name]) and judge.decibels[positions[name]] == math.inf
-            for name in safe
+        verdicts=tuple(
+            (ref.path, judge.verdict(positions[ref.name])) for ref in found.refs if ref.name in safe
         ),
     )
 
@@ -194,6 +226,23 @@ class _Judge:
         self.seen = image_quality(archive.index)
         self.groups = archive.index.groups_of()
         self.unusable = _unusable_groups(archive)
+
+    def verdict(self, position: int) -> str:
+        """What comes back of a file that is safe."""
+        if self.archive.holds_file(position):
+            return IDENTICAL_BYTES
+        if self.decibels[position] == math.inf:
+            return IDENTICAL_PIXELS
+        tolerance = self._tolerance(position)
+        within = f"every sample within {tolerance}, " if tolerance else ""
+        return f"{within}{self.decibels[position]:.2f} dB"
+
+    def _tolerance(self, position: int) -> int | None:
+        """What the samples of an image may be off by, where the archive says so."""
+        group = int(self.groups[int(self.archive.alive[position])])
+        if not self.archive.is_exact(group):
+            return None
+        return int(self.archive.groups[group].meta["coder"]["tolerance"])
 
     def problem(self, position: int, ref: ImageRef) -> str | None:
         """Why one source file must be kept, or None."""
@@ -213,6 +262,7 @@ class _Judge:
                 size=index.shape(image),
                 digest_bytes=archive.digest_bytes,
                 content=True,
+                deep=True,
             )
         except (ImageRefused, StorageError) as refused:
             return str(refused)
@@ -251,6 +301,9 @@ class _Judge:
         """Compare the error of the decoded image with the one that the archive claims."""
         difference: np.ndarray[Any, np.dtype[np.int64]] = source.astype(np.int64) - back
         error = int(np.vdot(difference, difference))
+        tolerance, worst = self._tolerance(position), int(np.abs(difference).max(initial=0))
+        if tolerance is not None and worst > tolerance:
+            return f"decodes with a sample that is off by {worst}, more than {tolerance}"
         claimed = int(self.archive.index.images["error"][int(self.archive.alive[position])])
         if error == claimed:
             return None

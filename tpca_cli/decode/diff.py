@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tpca_cli import images
 from tpca_cli.archive.facts import image_psnr
+from tpca_cli.archive.format import any_exact
 from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, ImageRefused, StorageError, UsageError
 from tpca_cli.interfaces import Progress
@@ -146,12 +147,17 @@ def _changes(one: _Held, two: _Held, name: bytes) -> tuple[str, ...]:
 
 
 def _same_pixels(one: _Held, two: _Held, name: bytes) -> bool:
-    return bool(np.array_equal(one.archive.read(one.positions[name]), two.archive.read(two.positions[name])))
+    sides = [(held.archive, held.positions[name]) for held in (one, two)]
+    if all(archive.holds_file(position) for archive, position in sides):
+        first, second = (archive.file(position) for archive, position in sides)
+        return first == second
+    one_picture, other_picture = (archive.read(position) for archive, position in sides)
+    return bool(np.array_equal(one_picture, other_picture))
 
 
 def _folder(held: _Held, sources: Sources, workers: int, progress: Progress | None) -> Difference:
     """An archive and source files: by the digests of the files."""
-    found = scan(sources)
+    found = scan(sources, whole=any_exact(held.archive.meta["groups"]))
     require_some(found, sources)
     refs = {ref.name: ref for ref in found.refs}
     result = Difference(only=_apart(held.names(), set(refs)), skipped=list(found.skipped))

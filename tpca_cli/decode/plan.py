@@ -10,13 +10,15 @@ from typing import Any, Protocol
 from tpca_cli import images
 from tpca_cli.archive.index import Index
 from tpca_cli.errors import UsageError, printable
-from tpca_cli.formats import EXTENSIONS
+from tpca_cli.formats import EXTENSIONS, FILE
 from tpca_cli.interfaces import Pixels
 from tpca_cli.names import restored_names
 from tpca_cli.store import Address
 
 ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
 SAME = "same"
+CONVERTED = "converted"
+"""The reason for a PNG where nothing else was expected: it is not told."""
 AS_FILE = "file"
 """The format of an image whose file the archive holds bit for bit."""
 # Formats of sources that can be written, by the endings that stand for them and nothing else.
@@ -56,6 +58,10 @@ class Restorable(Protocol):
         """That file."""
         ...
 
+    def came_exactly(self, position: int) -> bool:
+        """Whether an image was archived exactly, or within a stated error."""
+        ...
+
 
 @dataclass(frozen=True)
 class Target:
@@ -70,14 +76,20 @@ class Target:
     measured: bool = False  # the file must add less error than the archive has
 
 
-def plan(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:
-    """The files of the chosen images, named as in a full restore; UsageError if a format cannot hold one."""
-    return _same(archive, chosen) if format == SAME else _uniform(archive, chosen, format)
+def plan(archive: Restorable, chosen: Sequence[int], format: str | None) -> list[Target]:
+    """The files of the chosen images, named as in a full restore; UsageError if a format cannot hold one.
 
-
-def default_format(archive: Restorable) -> str:
-    """What is written unless another format is asked for: what was archived, or PNG."""
-    return SAME if "max_error" in archive.target else "png"
+    Unless a format is asked for, what was archived exactly is what it was, and anything else a PNG.
+    """
+    if format == SAME:
+        return _own(archive, chosen, [_own_format(archive, position) for position in range(len(archive))])
+    if format is not None:
+        return _uniform(archive, chosen, format)
+    ways = [
+        _own_format(archive, position) if archive.came_exactly(position) else ("png", CONVERTED)
+        for position in range(len(archive))
+    ]
+    return _own(archive, chosen, ways)
 
 
 def extras_of(archive: Restorable, position: int) -> images.Extras:
@@ -93,9 +105,15 @@ def _facts(archive: Restorable, position: int) -> tuple[str, int, int]:
 
 def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:
     """Every image in one format, or none at all."""
-    names = restored_names(archive.names_bytes, b"." + ENDINGS.get(format, format).encode())
+    alive, modes = archive.alive, archive.index.mode
+    files = {name for name, image in zip(archive.names_bytes, alive, strict=True) if modes(image) == FILE}
+    names = restored_names(archive.names_bytes, b"." + ENDINGS.get(format, format).encode(), files)
     targets, refused = [], []
     for position in chosen:
+        if archive.names_bytes[position] in files:  # no picture: it is what it was
+            own = archive.names_bytes[position]
+            targets.append(Target(position, own, AS_FILE, own))
+            continue
         extras = extras_of(archive, position)
         reason = images.obstacle(format, *_facts(archive, position), extras)
         if reason is not None:
@@ -110,18 +128,17 @@ def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Ta
     return targets
 
 
-def _same(archive: Restorable, chosen: Sequence[int]) -> list[Target]:
-    """Every image in the format that its name says, where that can be written; else as PNG."""
-    everything = range(len(archive))
-    formats = [_own_format(archive, position) for position in everything]
-    kept = {archive.names_bytes[position] for position in everything if not formats[position][1]}
+def _own(archive: Restorable, chosen: Sequence[int], formats: Sequence[tuple[str, str]]) -> list[Target]:
+    """Every image in its own format: those with a reason under the name of a PNG."""
+    kept = {name for name, (_, reason) in zip(archive.names_bytes, formats, strict=True) if not reason}
     spare = restored_names(archive.names_bytes, b".png", kept)
     targets = []
     for position in chosen:
         format, reason = formats[position]
         name = spare[position] if reason else archive.names_bytes[position]
         left = "" if format == AS_FILE else _left_out(format, extras_of(archive, position))
-        targets.append(Target(position, name, format, spare[position], reason, left, format == "jpeg"))
+        told = "" if reason == CONVERTED else reason
+        targets.append(Target(position, name, format, spare[position], told, left, format == "jpeg"))
     return targets
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tpca_cli import images, store
 from tpca_cli.codec.kernel_job import prepare
-from tpca_cli.decode.plan import AS_FILE, Restorable, Target, default_format, extras_of, plan
+from tpca_cli.decode.plan import AS_FILE, Restorable, Target, extras_of, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.memory import DEFAULT_MEMORY, Room, writing_bytes
@@ -53,6 +53,7 @@ class Decoded:
     source_bytes: int = 0
     found: int = 0  # files that were there already
     identical: int = 0  # files that are bit for bit what was archived
+    same_pixels: int = 0  # others that have every pixel of the file that was archived
     lost: list[tuple[bytes, str]] = field(default_factory=list)
     converted: list[tuple[bytes, str]] = field(default_factory=list)
     left_out: list[tuple[bytes, str]] = field(default_factory=list)
@@ -65,6 +66,7 @@ class Decoded:
         self.source_bytes += other.source_bytes
         self.found += other.found
         self.identical += other.identical
+        self.same_pixels += other.same_pixels
         self.lost += other.lost
         self.converted += other.converted
         self.left_out += other.left_out
@@ -75,7 +77,7 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     if request.force and request.resume:
         raise UsageError("--force replaces what --resume would keep: give one of them")
     chosen, unknown = selected(archive, request.select, request.named)
-    targets = plan(archive, chosen, request.format or default_format(archive))
+    targets = plan(archive, chosen, request.format)
     check_output(request, [target.name for target in targets])
     blocks: dict[int, list[Target]] = {}
     for target in targets:
@@ -116,8 +118,8 @@ def _weight(archive: Restorable, work: Sequence[Target]) -> int:
     return max(
         writing_bytes(
             math.prod(archive.index.shape(image)),
-            images.CHANNELS[archive.index.mode(image)],
-            2 if archive.index.mode(image) == "I;16" else 1,
+            images.CHANNELS.get(archive.index.mode(image), 1),  # a file that is no picture has none
+            int(images.dtype_of(archive.index.mode(image))[1]),
         )
         for image in (int(archive.alive[target.position]) for target in work)
     )
@@ -162,7 +164,11 @@ def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, th
                 root=request.output,
             )
         result.images += 1
-        result.identical += target.format == AS_FILE
+        if archive.came_exactly(target.position):
+            digest = index.images["digest"][image].tobytes()
+            identical = images.source_digest(data, len(digest)) == digest
+            result.identical += identical
+            result.same_pixels += not identical and not int(index.images["error"][image])
         result.written_bytes += len(data)
         result.source_bytes += int(index.images["source_size"][image])
         result.converted += [(name, converted)] if converted else []
@@ -231,7 +237,7 @@ def one_file(archive: Restorable, name: str, format: str | None, components: int
             f"no image {printable(wanted)} in {printable(archive.path)}; `tpca ls` shows the names"
         )
     position = archive.names_bytes.index(wanted)
-    (target,) = plan(archive, [position], format or default_format(archive))
+    (target,) = plan(archive, [position], format)
     prepare()
     path, data, converted = _content(archive, target, components)
     image = int(archive.alive[position])

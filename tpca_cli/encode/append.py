@@ -10,26 +10,21 @@ until this returns, and the store refuses to replace any other file than the one
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tpca_cli import store
-from tpca_cli.archive.batches import spans
-from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr, quality_facts
-from tpca_cli.archive.format import PEAK
+from tpca_cli.archive.format import PEAK, any_exact
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import usual_or_more
 from tpca_cli.archive.reader import Archive
-from tpca_cli.archive.writer import Group, linked_basis, write_archive
+from tpca_cli.archive.writer import linked_basis
 from tpca_cli.checkpoint import (
     Checkpoint,
     check_partial,
-    partial_folder,
     remove_partial,
     removed_unless_interrupted,
 )
@@ -39,9 +34,10 @@ from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
 from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sampled
 from tpca_cli.encode.exact import check_request, code_exactly
+from tpca_cli.encode.extend import Extended, Part, extend
 from tpca_cli.encode.run import Assembled, EncodeRequest, LowQuality, assemble, draft_groups, reach_target
 from tpca_cli.encode.sample import take_sample
-from tpca_cli.errors import FileRefused, TargetError, UsageError, printable
+from tpca_cli.errors import TargetError, UsageError, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Range, Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
@@ -69,6 +65,7 @@ class Appended:
     extended: Extended | None = None
     low_quality: tuple[LowQuality, ...] = ()
     ignored: Ignored = NOTHING_IGNORED
+    raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
 
 
 def append(request: AppendRequest, say: Say, progress: Progress | None = None) -> Appended:
@@ -79,13 +76,10 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
     limit = usual_or_more(asked.reading.max_pixels)
     with Archive(asked.output, basis=basis, ready=False, max_pixels=limit) as archive:
         target = Target.from_dict(archive.target)
-        asked = replace(asked, reading=replace(asked.reading, digest_bytes=archive.digest_bytes))
-        if request.target is not None and request.target != target:
-            raise UsageError(
-                f"{printable(asked.output)} was made with the target {target}: "
-                "leave the target out, or encode into another file"
-            )
-        found = scanned(asked)
+        added = _target_of_new(archive, target, request.target)
+        reading = replace(asked.reading, digest_bytes=archive.digest_bytes, whole=added.kind == "max_error")
+        asked = replace(asked, reading=reading)
+        found = scanned(asked, whole=any_exact(archive.meta["groups"]))
         news = changes(archive, found.refs, asked.reading)
         members, unread = asked.workers.probe(news.to_add(request.on_change), asked.reading, progress)
         members, conflicts = restorable_beside(members, archive.names_bytes)
@@ -97,23 +91,45 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
             return result
         given = "" if basis is None else store.digest_of(basis.tobytes()).hex()
         full_range = archive.version == 1
-        work = _Work(archive, replace(asked, target=target, full_range=full_range), given, say, progress)
+        work = _Work(archive, replace(asked, target=added, full_range=full_range), given, say, progress)
         with removed_unless_interrupted(asked.output):
             parts = list(work.coded(members, request.refit))
             lost = (*skipped, *(item for part in parts for item in part.skipped))
-            result = replace(result, low_quality=tuple(item for part in parts for item in part.low_quality))
+            result = replace(
+                result,
+                low_quality=tuple(item for part in parts for item in part.low_quality),
+                raw=tuple(item for part in parts for item in part.raw),
+            )
             parts = [part for part in parts if len(part.index)]
             if not parts:
                 return replace(result, skipped=lost)
-            extended = extend(archive, parts, lost, target, asked.output, force=asked.force)
+            extended = extend(archive, parts, lost, (target, added), asked.output, force=asked.force)
             return replace(result, skipped=lost, extended=extended)
+
+
+MIXED = ("psnr", "quality", "energy", "step", "components")
+"""Targets that images may be added with to an archive that comes back exactly: none about its whole size."""
+
+
+def _target_of_new(archive: Archive, target: Target, asked: Target | None) -> Target:
+    """What the new images are coded for: the target of the archive, or exactly beside lossy ones, or lossy
+    beside exact ones; groups keep them apart."""
+    if asked is None or asked == target:
+        return target
+    was_exact, is_exact = (each.kind == "max_error" for each in (target, asked))
+    if archive.version > 1 and was_exact != is_exact and (is_exact or asked.kind in MIXED):
+        return asked
+    raise UsageError(
+        f"{printable(archive.path)} was made with the target {target}: "
+        "leave the target out, or encode into another file"
+    )
 
 
 def plan_append(request: AppendRequest) -> dict[str, Any]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     limit = usual_or_more(request.encode.reading.max_pixels)
     with Archive(request.encode.output, ready=False, max_pixels=limit) as archive:
-        found = scanned(request.encode)
+        found = scanned(request.encode, whole=any_exact(archive.meta["groups"]))
         news = changes(archive, found.refs, request.encode.reading)
         return {
             "new": len(news.new),
@@ -124,9 +140,9 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
         }
 
 
-def scanned(request: EncodeRequest) -> Scan:
+def scanned(request: EncodeRequest, *, whole: bool = False) -> Scan:
     """The sources of an append. No image at all is an error: a disk that is not mounted looks like that."""
-    found = scan(request.sources)
+    found = scan(request.sources, whole=whole or request.reading.whole)
     check_scanned(found, request.reading.on_error)
     require_some(found, request.sources)
     return found
@@ -155,7 +171,7 @@ class _Work:
         if self.request.target.kind == "max_error":
             check_request(self.request)
             done = code_exactly(self.request, members, self.archive.groups, (), self.progress)
-            yield Part(done.index, done.groups, done.payload, done.skipped)
+            yield Part(done.index, done.groups, done.payload, done.skipped, raw=done.raw)
             return
         chosen, rest = ({}, list(members)) if refit else self._assigned(members)
         for number in sorted(chosen):
@@ -170,6 +186,8 @@ class _Work:
     def _assigned(self, members: Sequence[Member]) -> tuple[dict[int, list[Member]], list[Member]]:
         """The newest group that holds each image without loss, and the images that none does."""
         groups = [number for number in self._groups() if self._usable(number)]
+        if not groups and not self.given:  # all that there is comes back exactly
+            return {}, list(members)
         if not groups:
             held = ", ".join(sorted({str(group.meta["basis_digest"]) for group in self.archive.groups}))
             raise UsageError(
@@ -186,9 +204,9 @@ class _Work:
                 rest = [member for member in rest if member.ref.name not in names]
         return chosen, rest
 
-    def _groups(self) -> range:
-        """Numbers of the groups, newest first."""
-        return range(len(self.archive.groups) - 1, -1, -1)
+    def _groups(self) -> list[int]:
+        """Numbers of the groups that have a basis, newest first."""
+        return [n for n in range(len(self.archive.groups) - 1, -1, -1) if not self.archive.is_exact(n)]
 
     def _usable(self, number: int) -> bool:
         return not self.given or self.archive.groups[number].made_with(self.given)
@@ -307,7 +325,7 @@ class _Work:
         target = self.request.target
         if target.kind not in ("max_bytes", "ratio"):
             return target
-        newest = len(self.archive.groups) - 1
+        newest = self._groups()[0]
         step = float(self.archive.groups[newest].meta["step"]) * 255 / self._peak(newest)
         return Target("step", step, target.components, relative=True, visual=target.visual)
 
@@ -315,130 +333,3 @@ class _Work:
 def _renumbered(index: Index, numbers: Sequence[int]) -> Index:
     """The same index with its groups numbered as in the whole archive."""
     return replace(index, blocks={**index.blocks, "group": np.array(numbers)[index.blocks["group"]]})
-
-
-BADLY_DB = 1.0  # new images so much worse than what the archive has fit badly
-
-
-@dataclass(frozen=True)
-class Part:
-    """Coded images, the new groups that they need, and what failed; groups are numbered as in the whole."""
-
-    index: Index
-    groups: tuple[Group, ...]
-    payload: Callable[[], Iterable[bytes]] | tuple[()]
-    skipped: tuple[Skipped, ...] = ()
-    low_quality: tuple[LowQuality, ...] = ()
-
-    def pieces(self) -> Iterable[bytes]:
-        """The bytes of the blocks, piece by piece."""
-        return self.payload() if callable(self.payload) else ()
-
-
-@dataclass(frozen=True)
-class Extended:
-    """What was added, how good it is, and whether that is worth a warning."""
-
-    added: int
-    replaced: int
-    psnr: float  # of the new images
-    facts: Mapping[str, Any]  # of the archive as it is now
-    warning: str = ""
-
-
-def extend(
-    archive: Archive,
-    parts: Sequence[Part],
-    skipped: Sequence[Skipped],
-    target: Target,
-    output: Path,
-    *,
-    force: bool,
-) -> Extended:
-    """Replace the archive by itself with the parts; entries of the same name count as replaced."""
-    names = {name for part in parts for name in part.index.names}
-    replaced = [int(image) for image in archive.alive if archive.index.names[image] in names]
-    new = parts[0].index
-    for part in parts[1:]:
-        new = new.joined(part.index)
-    index = replace(
-        archive.index.without(replaced).joined(new),
-        skipped=tuple((printable(item.path), item.reason) for item in skipped),
-    )
-    groups = [*archive.groups, *(group for part in parts for group in part.groups)]
-    _refuse_growth(index, force)
-
-    def write(path: Path, expect: store.Identity | None) -> Contents:
-        payload = _payload(archive, parts)
-        asked = target.to_dict()
-        return write_archive(path, index, groups, payload, target_asked=asked, force=True, expect=expect)
-
-    budget = _budget(index, target)
-    if budget < math.inf:
-        candidate = partial_folder(output) / "candidate.h5"
-        size = write(candidate, None).size
-        candidate.unlink()
-        if size > budget:
-            raise TargetError(
-                f"with the new images {printable(output)} would take {size} bytes, more than its budget of "
-                f"{budget:.0f}: encode all images anew with another target, or the new ones into another file"
-            )
-    facts = archive_facts(write(output, archive.identity))
-    quality = pooled_psnr(new)
-    warning = _misfit(archive, index, new, quality, target, own=any(part.groups for part in parts))
-    return Extended(len(names) - len(replaced), len(replaced), quality, facts, warning)
-
-
-def _payload(archive: Archive, parts: Sequence[Part]) -> Iterator[bytes]:
-    """The old blocks as they are on the disk, each held to its digest on the way, then the new ones."""
-    offsets, digests = archive.index.offsets, archive.index.blocks["digest"]
-    for span in spans(archive):
-        start = int(offsets[span.start])
-        data = archive.payload(start, int(offsets[span.stop]))
-        for block in span:
-            coded = memoryview(data)[int(offsets[block]) - start : int(offsets[block + 1]) - start]
-            if store.digest_of(coded) != digests[block].tobytes():
-                raise FileRefused(
-                    f"{printable(archive.path)}: block {block} is damaged, nothing was added; "
-                    "`tpca verify` names the images it costs, `tpca repack --salvage` keeps all others"
-                )
-        yield data
-    for part in parts:
-        yield from part.pieces()
-
-
-def _budget(index: Index, target: Target) -> float:
-    """The bytes that the file may take."""
-    if target.kind == "max_bytes":
-        return target.value
-    if target.kind == "ratio":
-        return index.raw_bytes() / target.value
-    return math.inf
-
-
-def _refuse_growth(index: Index, force: bool) -> None:
-    size, source = int(index.offsets[-1]), int(index.images["source_size"].sum())
-    if size > source and not force:
-        raise TargetError(
-            f"the archive would take {size} bytes, more than the {source} bytes of its sources: "
-            "replaced images may take the room (`tpca repack`); --force appends all the same"
-        )
-
-
-def _misfit(archive: Archive, index: Index, new: Index, quality: float, target: Target, *, own: bool) -> str:
-    """What to say when the new images are worse than the archive promises, or nothing."""
-    fix = "--refit gives new images a basis of their own"
-    seen = quality_facts(new)["quality"]
-    if target.kind == "quality" and seen is not None and seen < target.value:
-        return f"the new images have a quality of {seen:.2f}, where {target.value:g} was asked for: {fix}"
-    if target.kind == "psnr" and quality < target.value:
-        return (
-            f"the new images have {quality:.2f} dB, and all together now {pooled_psnr(index):.2f} dB, "
-            f"where {target.value:g} dB were asked for: {fix}"
-        )
-    if own or target.kind in ("step", "psnr", "quality"):  # a step is all that was asked for
-        return ""
-    usual = pooled_psnr(archive.index)
-    if quality < usual - BADLY_DB:
-        return f"the new images fit the basis badly, {quality:.2f} dB where {usual:.2f} are usual: {fix}"
-    return ""

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,6 +39,50 @@ class GroupPlan:
     members: tuple[Member, ...]
     coder: Coder
 
+    def jobs(self) -> list[Job]:
+        """The images dealt into blocks."""
+        shapes = [(member.height, member.width) for member in self.members]
+        jobs = pack(shapes, self.coder.framing)
+        check_work(jobs, shapes, self.coder.framing, self.coder.components)
+        return jobs
+
+    def weight(self, job: Job) -> int:
+        """Bytes that a job takes while it is coded."""
+        return weight_of(self.members, job)
+
+    def code(self, task: Task, reading: Reading, helpers: int = 1) -> Coded:
+        """The blocks of a job."""
+        return code_job(self, task, reading, helpers)
+
+    def prepare(self) -> None:
+        """Compile what is needed, before processes are forked."""
+        prepare()
+
+
+class Plan(Protocol):
+    """What is asked of the images of a group: their order, their jobs, and the coding of one."""
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The images."""
+        ...
+
+    def jobs(self) -> list[Job]:
+        """The images dealt into blocks."""
+        ...
+
+    def weight(self, job: Job) -> int:
+        """Bytes that a job takes while it is coded."""
+        ...
+
+    def code(self, task: Task, reading: Reading, helpers: int = 1) -> Coded:
+        """The blocks of a job, with so many threads for its reading."""
+        ...
+
+    def prepare(self) -> None:
+        """Compile what is needed, before processes are forked."""
+        ...
+
 
 @dataclass(frozen=True)
 class Task:
@@ -61,17 +105,12 @@ class Coded:
         int, ...
     ] = ()  # of each image: its samples' squared distances from their channel's mean
     largest: int = 0  # sample
+    raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
 
 
-def tasks_of(plans: Sequence[GroupPlan]) -> list[Task]:
+def tasks_of(plans: Sequence[Plan]) -> list[Task]:
     """The blocks of all groups as tasks, in the order of the file."""
-    tasks = []
-    for number, plan in enumerate(plans):
-        shapes = [(member.height, member.width) for member in plan.members]
-        jobs = pack(shapes, plan.coder.framing)
-        check_work(jobs, shapes, plan.coder.framing, plan.coder.components)
-        tasks += [Task(number, job) for job in jobs]
-    return tasks
+    return [Task(number, job) for number, plan in enumerate(plans) for job in plan.jobs()]
 
 
 def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
@@ -93,7 +132,7 @@ def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
 
 
 def code_all(
-    plans: Sequence[GroupPlan],
+    plans: Sequence[Plan],
     reading: Reading,
     checkpoint: Checkpoint | None,
     progress: Progress | None = None,
@@ -109,16 +148,17 @@ def code_all(
         coded = kept(checkpoint, number, plan, task.job)
         if coded is not None:
             return coded
-        coded = code_job(plan, task, reading, room.helpers(weight_of(plan.members, task.job)))
+        coded = plan.code(task, reading, room.helpers(plan.weight(task.job)))
         if checkpoint:
             checkpoint.put(number, described(coded), coded.data)
         return coded
 
     def weight(numbered: tuple[int, Task]) -> int:
         task = numbered[1]
-        return weight_of(plans[task.group].members, task.job)
+        return plans[task.group].weight(task.job)
 
-    prepare()
+    for plan in plans:
+        plan.prepare()
     done = 0
     results = busy_map(run, list(enumerate(tasks)), room.workers, weight=weight, budget=room.size)
     for task, coded in zip(tasks, results, strict=True):
@@ -133,7 +173,7 @@ def weight_of(members: Sequence[Member], job: Job) -> int:
     return sum(member.weight for member in members[job.first : job.first + job.count])
 
 
-def kept(checkpoint: Checkpoint | None, number: int, plan: GroupPlan, job: Job) -> Coded | None:
+def kept(checkpoint: Checkpoint | None, number: int, plan: Plan, job: Job) -> Coded | None:
     """A result of an earlier run, if it still holds."""
     found = checkpoint.get(number) if checkpoint else None
     if found is None:
@@ -292,19 +332,20 @@ def _squared_error(one: Pixels, other: Pixels) -> int:
     return int(np.vdot(difference, difference))
 
 
-def _still_true(coded: Coded, plan: GroupPlan, job: Job) -> bool:
+def _still_true(coded: Coded, plan: Plan, job: Job) -> bool:
     """A kept result counts only while every source is, byte for byte, the file that was coded."""
     members = plan.members[job.first : job.first + job.count]
-    if coded.skipped or [entry.name for entry in coded.entries] != [member.ref.name for member in members]:
+    entries = {entry.name: entry for entry in coded.entries}
+    if coded.skipped or entries.keys() != {member.ref.name for member in members}:
         return False
     try:
-        digests = [
-            images.file_digest(member.ref.path, len(entry.digest))
-            for member, entry in zip(members, coded.entries, strict=True)
-        ]
+        return all(
+            images.file_digest(member.ref.path, len(digest)) == digest
+            for member in members
+            if (digest := entries[member.ref.name].digest)
+        )
     except (ImageRefused, StorageError):
         return False
-    return digests == [entry.digest for entry in coded.entries]
 
 
 def described(coded: Coded) -> dict[str, object]:
@@ -325,6 +366,7 @@ def described(coded: Coded) -> dict[str, object]:
         "energy": coded.energy,
         "deviations": list(coded.deviations),
         "largest": coded.largest,
+        "raw": [[item.path.hex(), item.reason] for item in coded.raw],
     }
 
 
@@ -348,13 +390,17 @@ def restored(header: dict[str, Any], data: bytes) -> Coded:
 
     entries = [record(Entry, values, {"name", "digest", "exif", "icc"}) for values in header["entries"]]
     blocks = [record(BlockRecord, values, {"digest"}) for values in header["blocks"]]
-    skipped = [Skipped(bytes.fromhex(str(path)), str(reason)) for path, reason in header["skipped"]]
+    skipped, raw = (
+        tuple(Skipped(bytes.fromhex(str(path)), str(reason)) for path, reason in header[name])
+        for name in ("skipped", "raw")
+    )
     return Coded(
         tuple(entries),  # type: ignore[arg-type]
         tuple(blocks),  # type: ignore[arg-type]
         data,
-        tuple(skipped),
+        skipped,
         int(header["energy"]),
         tuple(header["deviations"]),
         int(header["largest"]),
+        raw,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 from tpca_cli.archive.packing import Job
 from tpca_cli.checkpoint import Checkpoint
@@ -16,7 +16,8 @@ from tpca_cli.cluster.connect import ASKED_BYTES, PROCESS, cluster_threads
 from tpca_cli.cluster.paths import anchored, as_given, errors_as_given, meter, probes, shards_of
 from tpca_cli.codec.basis_coding import coder_from_arrays
 from tpca_cli.encode.choose_basis import Design, FittedGroup, design_operator, solve_design
-from tpca_cli.encode.code_blocks import Coded, GroupPlan, Task, code_job, described, kept, restored, tasks_of
+from tpca_cli.encode.code_blocks import Coded, GroupPlan, Plan, Task, described, kept, restored, tasks_of
+from tpca_cli.encode.exact_blocks import ExactPlan
 from tpca_cli.encode.workers import Workers
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress
@@ -51,25 +52,40 @@ class Piece:
 
     number: int
     group: int
-    kind: Kind
     job: Job
     members: tuple[Member, ...]
 
 
-def code_pieces(
-    pieces: Sequence[Piece], coders: Sequence[tuple[dict[str, Any], dict[str, Pixels]]], reading: Reading
-) -> list[Coded]:
+Shared: TypeAlias = "tuple[Kind, dict[str, Any], dict[str, Pixels]] | ExactPlan"
+"""A group without its images, in a form that travels."""
+
+
+def _shared(plan: Plan) -> Shared:
+    if isinstance(plan, ExactPlan):
+        return replace(plan, members=())
+    assert isinstance(plan, GroupPlan)
+    return plan.kind, plan.coder.meta, plan.coder.to_arrays()
+
+
+def _revived(shared: Shared) -> GroupPlan | ExactPlan:
+    if isinstance(shared, ExactPlan):
+        return shared
+    kind, meta, arrays = shared
+    return GroupPlan(kind, (), coder_from_arrays(meta, arrays))
+
+
+def code_pieces(pieces: Sequence[Piece], groups: Sequence[Shared], reading: Reading) -> list[Coded]:
     """The jobs of a shard, one after the other: what a worker is asked for."""
-    built = {group: coder_from_arrays(*coders[group]) for group in {piece.group for piece in pieces}}
+    built = {group: _revived(groups[group]) for group in {piece.group for piece in pieces}}
     return [
-        code_job(GroupPlan(each.kind, each.members, built[each.group]), Task(each.group, each.job), reading)
+        replace(built[each.group], members=each.members).code(Task(each.group, each.job), reading)
         for each in pieces
     ]
 
 
 def code_on(
     cluster: Cluster,
-    plans: Sequence[GroupPlan],
+    plans: Sequence[Plan],
     reading: Reading,
     checkpoint: Checkpoint | None,
     progress: Progress | None,
@@ -77,7 +93,7 @@ def code_on(
     """Shards of jobs on the workers of a cluster; their results come back in order, into the checkpoint."""
     tasks = tasks_of(plans)
     done = meter(progress, "encoding", sum(len(plan.members) for plan in plans))
-    coders = cluster.share([(plan.coder.meta, plan.coder.to_arrays()) for plan in plans])
+    groups = cluster.share([_shared(plan) for plan in plans])
     waiting: deque[tuple[range, list[Piece]]] = deque()
 
     def shards() -> Iterator[list[Piece]]:
@@ -95,7 +111,7 @@ def code_on(
     results = cluster.map(
         code_pieces,
         shards(),
-        coders,
+        groups,
         _on_worker(reading),
         weigh=lambda pieces: sum(len(piece.members) for piece in pieces),
         done=done,
@@ -121,7 +137,7 @@ def _again(checkpoint: Checkpoint | None, number: int) -> Coded:
     return restored(*found)
 
 
-def _runs(plans: Sequence[GroupPlan], tasks: Sequence[Task]) -> Iterator[range]:
+def _runs(plans: Sequence[Plan], tasks: Sequence[Task]) -> Iterator[range]:
     """Neighboring jobs of about SHARD_PIXELS together."""
     first, pixels = 0, 0
     for number, task in enumerate(tasks):
@@ -132,22 +148,26 @@ def _runs(plans: Sequence[GroupPlan], tasks: Sequence[Task]) -> Iterator[range]:
             first, pixels = number + 1, 0
 
 
-def _piece(plans: Sequence[GroupPlan], number: int, task: Task) -> Piece:
+def _piece(plans: Sequence[Plan], number: int, task: Task) -> Piece:
     plan, job = plans[task.group], task.job
     members = tuple(
         replace(member, ref=anchored(member.ref))
         for member in plan.members[job.first : job.first + job.count]
     )
-    return Piece(number, task.group, plan.kind, replace(job, first=0), members)
+    return Piece(number, task.group, replace(job, first=0), members)
 
 
-def _named_as_given(coded: Coded, plan: GroupPlan, job: Job) -> Coded:
-    if not coded.skipped:
+def _named_as_given(coded: Coded, plan: Plan, job: Job) -> Coded:
+    if not (coded.skipped or coded.raw):
         return coded
     refs = [member.ref for member in plan.members[job.first : job.first + job.count]]
     given = {anchored(ref).path: ref for ref in refs}
-    skipped = [(given[item.path], item.reason) for item in coded.skipped]
-    return replace(coded, skipped=tuple(Skipped(ref.path, as_given(ref, why)) for ref, why in skipped))
+
+    def renamed(items: Sequence[Skipped]) -> tuple[Skipped, ...]:
+        known = [(given[item.path], item.reason) for item in items]
+        return tuple(Skipped(ref.path, as_given(ref, why)) for ref, why in known)
+
+    return replace(coded, skipped=renamed(coded.skipped), raw=renamed(coded.raw))
 
 
 @dataclass(frozen=True)

@@ -335,6 +335,7 @@ class Assembled:
     tried: tuple[Tried, ...] = ()
     missed: str = ""  # what to say when the result is far from what was asked for
     ignored: Ignored = NOTHING_IGNORED
+    raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
     facts: Mapping[str, Any] = field(default_factory=dict)  # of the archive, once it is written
 
     @property
@@ -386,12 +387,14 @@ def assemble(
     entries: list[Entry] = []
     blocks: list[BlockRecord] = []
     low: list[LowQuality] = []
+    raw: list[Skipped] = []
     lost = list(skipped)
     largest = [0] * len(ranges)
     energy, error, samples, jobs = 0.0, 0.0, 0, 0
     for item in coded:
         blocks += [replace(block, first=len(entries) + block.first) for block in item.blocks]
         lost += item.skipped
+        raw += item.raw
         jobs += 1
         if not item.blocks:
             continue
@@ -419,6 +422,7 @@ def assemble(
         tuple(lost),
         tuple(largest),
         tuple(low),
+        raw=tuple(raw),
     )
 
 

@@ -164,6 +164,12 @@ ExactCoder: TypeAlias = JpegCoder | FileCoder | PixelCoder
 METHODS = ("jpeg", "files", "pixels")
 
 
+def prepare() -> None:
+    """Compile the kernels now: processes that are forked later inherit them."""
+    jpeg.JPEG.instance()
+    pixels.PIXELS.instance()
+
+
 def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactCoder:
     """The coder of a group by its description and its tables; FileRefused if they cannot be one's."""
     try:

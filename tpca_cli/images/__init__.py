@@ -1,9 +1,9 @@
 """Image files to arrays and back: the only package that knows Pillow and simplejpeg.
 
-`read` gives pixels as (h, w, c) uint8 or uint16 in one of five modes, with EXIF, ICC and a digest of the
-file; `encode_file` is its inverse. What cannot be kept without loss is refused with a reason, never reduced
-silently. Converted: bilevel to L, palette to RGB or RGBA, CMYK to RGB, a transparent color to an alpha
-channel. Of several frames the first is taken, with a warning; `content` says what else a file holds.
+`read` gives pixels as (h, w, c) uint8 or uint16 in one of five modes (eight with `deep`), with EXIF, ICC and
+a digest of the file; `encode_file` is its inverse. What cannot be kept without loss is refused with a reason,
+never reduced silently. Converted: bilevel to L, palette to RGB or RGBA, CMYK to RGB, a transparent color to
+an alpha channel. Of several frames the first is taken, with a warning; `content` says what else a file holds.
 Orientation tags are kept, pixels are never rotated.
 """
 
@@ -21,7 +21,7 @@ from tpca_cli.images.encode import (
     obstacle,
 )
 from tpca_cli.images.metadata import orientation_only
-from tpca_cli.images.modes import CHANNELS, common_channels, converted, narrow, widen, widens
+from tpca_cli.images.modes import CHANNELS, common_channels, converted, dtype_of, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import DIGEST_BYTES, Source, Stamp, file_digest, source_digest
 
@@ -41,6 +41,7 @@ __all__ = [
     "Stamp",
     "common_channels",
     "converted",
+    "dtype_of",
     "encode_file",
     "encode_jpeg",
     "file_digest",

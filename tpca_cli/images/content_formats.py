@@ -172,7 +172,7 @@ def _png_packed(name: bytes, body: bytes) -> bytes:
 
 
 def _png_background_bytes(mode: str) -> int:
-    return 6 if mode in ("RGB", "RGBA") else 2
+    return 6 if mode.startswith("RGB") else 2
 
 
 def _png_background(body: bytes, depth: int, color: int, palette: bytes) -> bytes:

@@ -181,7 +181,7 @@ def _check_picture(file: _Tiff, tags: dict[int, _Entry], mode: str, parts: Parts
         parts.note("raw data of a camera, or colors of an unusual kind")
         return
     extra = samples - _BANDS[photometric]
-    alpha = mode in ("LA", "RGBA")
+    alpha = mode.partition(";")[0] in ("LA", "RGBA")
     if extra > alpha:
         parts.note("bands besides color and alpha")
     if alpha and file.numbers(tags.get(_EXTRA))[:1] == (1,):

@@ -28,10 +28,11 @@ from PIL import (  # noqa: F401  (registers)
 
 from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
+from tpca_cli.images import deep as deep_color
 from tpca_cli.images import headers, jpeg, metadata, plugins
 from tpca_cli.images.content import Content
 from tpca_cli.images.content_formats import content_of
-from tpca_cli.images.modes import CHANNELS, Pixels, widen
+from tpca_cli.images.modes import CHANNELS, Pixels, dtype_of, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
 from tpca_cli.images.source import DIGEST_BYTES, Source, Stamp, open_source, read_source, source_digest
 
@@ -94,7 +95,9 @@ class Picture:
     converted: bool = False  # the file has another mode than the picture: a palette, one bit, CMYK
 
 
-def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = None) -> Header:
+def probe(
+    path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = None, deep: bool = False
+) -> Header:
     """The size and mode of an image from its header; the pixels may still turn out to be damaged."""
     descriptor, size = open_source(path, _file_limit(max_pixels), stamp)
     try:
@@ -109,14 +112,14 @@ def probe(path: bytes, max_pixels: int = MAX_PIXELS, *, stamp: Stamp | None = No
             head += os.read(descriptor, size)
         os.lseek(descriptor, 0, os.SEEK_SET)
         with open(descriptor, "rb", closefd=False) as file, _refusing(kind):
-            image = _open(file, kind, head, max_pixels)
+            image = _open(file, kind, head, max_pixels, deep=deep)
             width, height = metadata.stored_size(image)
-            mode = _target_mode(image)
+            mode = _target_mode(image, head)
     except OSError as error:
         raise StorageError.of(error, path, "read") from error
     finally:
         os.close(descriptor)
-    return Header(height, width, CHANNELS[mode], "u2" if mode == "I;16" else "u1", mode)
+    return Header(height, width, CHANNELS[mode], dtype_of(mode), mode)
 
 
 def read(
@@ -128,10 +131,11 @@ def read(
     stamp: Stamp | None = None,
     digest_bytes: int = DIGEST_BYTES,
     content: bool = False,
+    deep: bool = False,
 ) -> Picture:
     """Decode one file. `size` (height, width) resizes; `channels` widens or refuses; `stamp` is what the file
     looked like when it was listed, and one that has changed since is refused. With `content`, whatever the
-    file holds besides the picture is kept or named."""
+    file holds besides the picture is kept or named; with `deep`, color may have 16 bits per channel."""
     source = read_source(path, _file_limit(max_pixels), stamp)
     return picture_of(
         source,
@@ -140,6 +144,7 @@ def read(
         channels=channels,
         digest_bytes=digest_bytes,
         content=content,
+        deep=deep,
     )
 
 
@@ -151,10 +156,11 @@ def picture_of(
     channels: int | None = None,
     digest_bytes: int = DIGEST_BYTES,
     content: bool = False,
+    deep: bool = False,
 ) -> Picture:
     """Decode a file that is in memory, as `read` does."""
     data = source.data
-    picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size)
+    picture = _read_jpeg(data, max_pixels, size) or _read_any(data, max_pixels, size, deep=deep)
     if content:
         picture = _with_content(picture, content_of(data, picture.mode))
     pixels = picture.pixels if channels is None else widen(picture.pixels, channels)
@@ -189,15 +195,15 @@ def _read_jpeg(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pi
     return Picture(pixels, header.mode, header.exif, header.icc, b"", ())
 
 
-def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Picture:
+def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None, *, deep: bool) -> Picture:
     """Everything else, and every doubtful JPEG."""
     kind = _kind(data)
     if kind == "PNG":
         headers.check_chunks(data)
     notes: list[str] = []
     with _refusing(kind):
-        image = _open(io.BytesIO(data), kind, data, max_pixels)
-        mode = _target_mode(image)
+        image = _open(io.BytesIO(data), kind, data, max_pixels, deep=deep)
+        mode = _target_mode(image, data)
         orientation = metadata.tiff_orientation(image)
         exif = metadata.exif_bytes(image, notes)
         icc = metadata.icc_bytes(image, mode, notes)
@@ -205,6 +211,11 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
             notes.append("only the first of several frames is kept")
         if kind in plugins.KINDS and plugins.beside(kind):
             notes.append(plugins.beside(kind))
+        if mode in _DEEP:
+            pixels = resized(_deep_pixels(data, kind, mode, max_pixels), size)
+            if orientation is not None:
+                pixels = metadata.undo_orientation(pixels, orientation)
+            return Picture(pixels, mode, exif, icc, b"", tuple(notes))
         if size is not None:
             scale = draft_scale((image.height, image.width), size)
             image.draft(None, (image.width // scale, image.height // scale))
@@ -222,6 +233,16 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None) -> Pic
     return Picture(pixels, mode, exif, icc, b"", tuple(notes), converted=not own)
 
 
+def _deep_pixels(data: bytes, kind: str, mode: str, max_pixels: int) -> Pixels:
+    """The samples of a picture in color with 16 bits per channel."""
+    found = deep_color.ppm_pixels(data) if kind == "PPM" else None
+    if found is not None:
+        return found
+    return deep_color.pixels_of(
+        data, mode, lambda: _open(io.BytesIO(data), kind, data, max_pixels, deep=True)
+    )
+
+
 def _kind(head: bytes) -> str:
     kind = formats.sniff(head)
     if kind is None:
@@ -229,9 +250,9 @@ def _kind(head: bytes) -> str:
     return kind
 
 
-def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int) -> Image.Image:
+def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int, *, deep: bool = False) -> Image.Image:
     """Pillow's lazy view of a file whose announced size and depth are acceptable."""
-    headers.check_depth(kind, head)
+    headers.check_depth(kind, head, deep=deep)
     if kind in plugins.KINDS:
         announced = plugins.check_announced(kind, head)
     else:
@@ -244,8 +265,8 @@ def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int) -> Image.Imag
     _check_size(image.height, image.width, max_pixels)
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
-        if len(bits) > 1 and max(bits) > 8:
-            raise ImageRefused("more than 8 bits per channel are supported for gray only")
+        if len(bits) > 1 and max(bits) > 8 and not (deep and max(bits) == 16):
+            raise ImageRefused(headers.TOO_DEEP)
     if kind in plugins.KINDS:
         plugins.check_depth(kind, head, image)
     transparent = image.info.get("transparency")
@@ -310,8 +331,16 @@ _REASONS = {
 }
 
 
-def _target_mode(image: Image.Image) -> str:
-    """Which of the five modes holds this image without loss (CMYK: by the documented conversion)."""
+_DEEP = frozenset({"LA;16", "RGB;16", "RGBA;16"})
+
+
+def _target_mode(image: Image.Image, head: bytes) -> str:
+    """Which of the modes holds this image without loss (CMYK: by the documented conversion)."""
+    deep = deep_color.mode_of(image)
+    if deep is not None:
+        return deep
+    if image.format == "PPM" and image.mode == "RGB" and (headers.ppm_numbers(head) or (0, 0, 0))[2] > 255:
+        return "RGB;16"
     if image.mode == "I" and image.format in ("PPM", "PNG"):  # 16 bits, in Pillow's wider container
         mode = "I;16"
     elif image.mode in _PLAIN:

@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tpca_cli.images.deep import chunk
+
 _NAMES = {"xmp": "XMP", "iptc": "IPTC", "text": "texts", "density": "density", "png": "PNG color chunks"}
 _HELD: dict[str, frozenset[str]] = {
     "png": frozenset(_NAMES),
@@ -121,27 +123,23 @@ def _color_chunks(blob: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += 8 + length
 
 
-def _chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
 def _png_chunks(held: Mapping[str, bytes]) -> Iterator[bytes]:
     for name, body in _color_chunks(held.get("png", b"")):
-        yield _chunk(name, body)
+        yield chunk(name, body)
     if "density" in held:
         unit = _density(held["density"])[2]
-        yield _chunk(b"pHYs", struct.pack(">IIB", *per_meter(held["density"]), unit is not None))
+        yield chunk(b"pHYs", struct.pack(">IIB", *per_meter(held["density"]), unit is not None))
     if "xmp" in held:
-        yield _chunk(b"iTXt", _PNG_XMP + b"\0\0\0\0\0" + held["xmp"])
+        yield chunk(b"iTXt", _PNG_XMP + b"\0\0\0\0\0" + held["xmp"])
     if "iptc" in held:
-        yield _chunk(b"zTXt", b"Raw profile type iptc\0\0" + zlib.compress(_raw_profile(held["iptc"])))
+        yield chunk(b"zTXt", b"Raw profile type iptc\0\0" + zlib.compress(_raw_profile(held["iptc"])))
     for keyword, text, *more in _texts(held["text"]) if "text" in held else ():
         if not more and _is_latin(text):
-            yield _chunk(b"tEXt", keyword.encode("latin-1") + b"\0" + text.encode("latin-1"))
+            yield chunk(b"tEXt", keyword.encode("latin-1") + b"\0" + text.encode("latin-1"))
             continue
         language, translated = more or ("", "")
         head = keyword.encode("latin-1") + b"\0\0\0" + language.encode("latin-1", "replace")
-        yield _chunk(b"iTXt", head + b"\0" + translated.encode() + b"\0" + text.encode())
+        yield chunk(b"iTXt", head + b"\0" + translated.encode() + b"\0" + text.encode())
 
 
 def _is_latin(text: str) -> bool:

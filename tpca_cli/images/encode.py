@@ -16,19 +16,22 @@ import numpy as np
 from PIL import Image
 
 from tpca_cli.errors import TpcaError, UsageError
-from tpca_cli.images import decode, embed, metadata, tiff
-from tpca_cli.images.modes import CHANNELS, Pixels, common_channels, widen
+from tpca_cli.images import decode, deep, embed, metadata, tiff
+from tpca_cli.images.modes import CHANNELS, Pixels, common_channels, dtype_of, widen
 from tpca_cli.images.resize import strips, to_array
 
 _MODES: dict[str, frozenset[str]] = {
     "png": frozenset(CHANNELS),
-    "tiff": frozenset(CHANNELS),
+    "tiff": frozenset(CHANNELS) - {"LA;16"},
     "webp": frozenset({"L", "LA", "RGB", "RGBA"}),
     "jpeg": frozenset({"L", "RGB"}),
     "bmp": frozenset({"L", "RGB"}),
-    "ppm": frozenset({"L", "RGB", "I;16"}),
+    "ppm": frozenset({"L", "RGB", "I;16", "RGB;16"}),
 }
 OUTPUT_FORMATS: tuple[str, ...] = tuple(_MODES)
+NOT_HELD = {
+    **{mode: "samples of 16 bits" for mode in CHANNELS if dtype_of(mode) == "u2"},
+}
 _MAX_SIDE = {"webp": 16383, "jpeg": 65500}
 _MAX_SEGMENT = 65533 - len(b"Exif\0\0")  # what one segment of a JPEG holds
 
@@ -64,7 +67,7 @@ NOTHING = Extras()
 def obstacle(format: str, mode: str, height: int, width: int, extras: Extras = NOTHING) -> str | None:
     """Why a format cannot hold an image as it is, or None."""
     if mode not in _MODES[format]:
-        return f"{format} holds no {'16-bit samples' if mode == 'I;16' else 'alpha channel'}"
+        return f"{format} holds no {NOT_HELD.get(mode, 'alpha channel')}"
     side = _MAX_SIDE.get(format, decode.MAX_SIDE)
     if max(height, width) > side:
         return f"{format} holds at most {side} pixels in a row, not {max(height, width)}"
@@ -95,8 +98,7 @@ def encode_file(
     reason = obstacle(format, mode, pixels.shape[0], pixels.shape[1], extras)
     if reason is not None:
         raise UsageError(f"{reason}; choose png or tiff")
-    dtype = np.uint16 if mode == "I;16" else np.uint8
-    if pixels.dtype != dtype or pixels.ndim != 3 or pixels.shape[2] != CHANNELS[mode]:
+    if pixels.dtype != np.dtype(dtype_of(mode)) or pixels.ndim != 3 or pixels.shape[2] != CHANNELS[mode]:
         raise ValueError(f"{pixels.dtype} pixels of shape {pixels.shape} are not mode {mode}")
     held, _ = embed.place(format, extras.metadata)
     if format == "tiff":
@@ -129,7 +131,11 @@ def encode_jpeg(pixels: Pixels, mode: str, allowed: float, extras: Extras = NOTH
 
 
 def _saved(pixels: Pixels, format: str, extras: Extras, held: Mapping[str, bytes], quality: int) -> bytes:
-    """The file as Pillow writes it."""
+    """The file as Pillow writes it, or `deep` what Pillow does not."""
+    if pixels.dtype == np.uint16 and pixels.shape[2] > 1:
+        if format == "ppm":
+            return deep.ppm_file(pixels)
+        return deep.png_file(pixels, exif=extras.exif, icc=extras.icc)
     image = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels))
     options = dict(_OPTIONS[format])
     if format == "jpeg":
@@ -153,15 +159,19 @@ def _decoded(data: bytes, format: str, pixels: Pixels) -> Iterator[tuple[int, Pi
     """
     unreadable = f"what was written as {format} does not read back"
     try:
-        image = decode._open(io.BytesIO(data), format.upper(), data, pixels.shape[0] * pixels.shape[1])
+        most = pixels.shape[0] * pixels.shape[1]
+        image = decode._open(io.BytesIO(data), format.upper(), data, most, deep=True)
         orientation = metadata.tiff_orientation(image)
-        image.load()
-        if orientation is not None:
-            parts: Iterator[tuple[int, Pixels]] = iter(
-                [(0, metadata.undo_orientation(to_array(image), orientation))]
-            )
+        parts: Iterator[tuple[int, Pixels]]
+        if pixels.dtype == np.uint16 and pixels.shape[2] > 1:
+            mode = decode._target_mode(image, data)
+            parts = iter([(0, decode._deep_pixels(data, format.upper(), mode, most))])
         else:
-            parts = strips(image)
+            image.load()
+            whole = orientation is not None
+            parts = iter([(0, to_array(image))]) if whole else strips(image)
+        if orientation is not None:
+            parts = iter([(0, metadata.undo_orientation(next(parts)[1], orientation))])
         row = 0
         for row, found in parts:
             if found.shape[1] != pixels.shape[1]:

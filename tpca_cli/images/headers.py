@@ -7,6 +7,7 @@ import re
 from tpca_cli.errors import ImageRefused
 
 _MAX_CHUNK = 1 << 24
+TOO_DEEP = "16 bits per channel are supported for gray only, and in color by --exact"
 _PPM_HEADER = re.compile(
     rb"P[1-6](?:(?:\s|#[^\r\n]*[\r\n])+(\d+))(?:(?:\s|#[^\r\n]*[\r\n])+(\d+))(?:(?:\s|#[^\r\n]*[\r\n])+(\d+))?"
 )
@@ -26,19 +27,27 @@ def announced_size(kind: str, head: bytes) -> tuple[int, int] | None:
     return None
 
 
-def check_depth(kind: str, head: bytes) -> None:
-    """Refuse color with more than 8 bits per channel, which Pillow would cut to 8 without a word."""
+def check_depth(kind: str, head: bytes, *, deep: bool = False) -> None:
+    """Refuse color with more than 8 bits per channel, which Pillow would cut to 8, unless `deep` asks."""
     if kind == "PNG":
         if head[12:16] != b"IHDR" or len(head) < 33:
             raise ImageRefused("PNG does not begin with its header")
-        if head[24] == 16 and head[25] != 0:
-            raise ImageRefused("16 bits per channel are supported for gray only")
+        if head[24] == 16 and head[25] != 0 and not deep:
+            raise ImageRefused(TOO_DEEP)
     if kind == "PPM" and head[:2] in (b"P3", b"P6"):
-        found = _PPM_HEADER.match(head)
-        if found is None or found[3] is None:
+        found = ppm_numbers(head)
+        if found is None:
             raise ImageRefused("PPM header is incomplete")
-        if int(found[3]) > 255:
-            raise ImageRefused("16 bits per channel are supported for gray only")
+        if found[2] > 255 and not deep:
+            raise ImageRefused(TOO_DEEP)
+
+
+def ppm_numbers(head: bytes) -> tuple[int, int, int, int] | None:
+    """Width, height and largest sample of a PPM file, and where its header ends; None if it has none."""
+    found = _PPM_HEADER.match(head)
+    if found is None or found[3] is None:
+        return None
+    return int(found[1]), int(found[2]), int(found[3]), found.end()
 
 
 def check_chunks(data: bytes) -> None:

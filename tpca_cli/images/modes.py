@@ -1,4 +1,7 @@
-"""The five modes and the way between their channel counts, without loss upwards and back."""
+"""The modes of pictures and the way between their channel counts, without loss upwards and back.
+
+Five are read everywhere; color of 16 bits per channel only where nothing of it may be lost (`--exact`).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,22 @@ from tpca_cli.errors import ImageRefused
 
 Pixels: TypeAlias = NDArray[Any]
 
-CHANNELS: dict[str, int] = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1}
+CHANNELS: dict[str, int] = {
+    "L": 1,
+    "LA": 2,
+    "RGB": 3,
+    "RGBA": 4,
+    "I;16": 1,
+    "LA;16": 2,
+    "RGB;16": 3,
+    "RGBA;16": 4,
+}
 _NAMES = {1: "gray", 2: "gray with alpha", 3: "RGB", 4: "RGBA"}
+
+
+def dtype_of(mode: str) -> str:
+    """The sample type of a mode: `u1` or `u2`."""
+    return "u2" if mode.endswith(";16") else "u1"
 
 
 def common_channels(channels: Iterable[int]) -> int:

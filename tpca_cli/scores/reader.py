@@ -329,6 +329,10 @@ class Scores:
         """Whether the source file can be had: it cannot."""
         return False
 
+    def came_exactly(self, position: int) -> bool:
+        """Whether an image comes back exactly: none does."""
+        return False
+
     def file(self, position: int) -> bytes | None:
         """The source file: it is not here."""
         return None

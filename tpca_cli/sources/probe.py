@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from tpca_cli import images
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
+from tpca_cli.formats import FILE
 from tpca_cli.framing import Framing
 from tpca_cli.images import Header, Stamp, probe
 from tpca_cli.interfaces import Progress
@@ -36,6 +37,7 @@ class Member:
     mode: str
     resized: bool = False
     weight: int = 0  # bytes that reading it takes
+    why: str = ""  # it is kept as a file: the reason that it cannot be read
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,18 @@ class Survey:
         return sum(member.ref.size for members in self.groups.values() for member in members)
 
 
+def kind_of(member: Member) -> Kind:
+    """The kind of an image; files that are no picture go with gray ones."""
+    if member.mode == FILE:
+        return Kind("u1", 1)
+    return Kind(images.dtype_of(member.mode), images.CHANNELS[member.mode])
+
+
 def raw_bytes(member: Member) -> int:
     """What the pixels of an image take uncompressed."""
-    sample = 2 if member.mode == "I;16" else 1
+    if member.mode == FILE:
+        return 0
+    sample = int(images.dtype_of(member.mode)[1])
     return member.height * member.width * images.CHANNELS[member.mode] * sample
 
 
@@ -118,7 +129,7 @@ def survey(
     sources: Sequence[str], reading: Reading, progress: Progress | None = None, probe: Probe = probe_members
 ) -> Survey:
     """Scan the sources and read every header."""
-    found = scan(sources)
+    found = scan(sources, whole=reading.whole)
     check_scanned(found, reading.on_error)
     require_some(found, sources)
     members, skipped = probe(found.refs, reading, progress)
@@ -128,9 +139,11 @@ def survey(
 def probe_member(ref: ImageRef, reading: Reading) -> Member | Skipped:
     """What the header of a file says it will be."""
     try:
-        header = images.probe(ref.path, reading.max_pixels)
+        header = images.probe(ref.path, reading.max_pixels, deep=reading.whole)
         weight = _weight(header, ref.size, reading.room.most)
     except (ImageRefused, StorageError) as error:
+        if reading.whole and isinstance(error, ImageRefused):
+            return Member(ref, 1, 1, FILE, weight=ref.size, why=str(error))
         return skip_or_fail(ref.path, error, reading.on_error)
     height, width = reading.size or (header.height, header.width)
     resized = (height, width) != (header.height, header.width)
@@ -168,7 +181,7 @@ def fitting(members: Sequence[Member], kind: Kind, framing: Framing) -> tuple[li
 
 
 def _member_misfit(member: Member, kind: Kind, framing: Framing) -> str | None:
-    dtype = "u2" if member.mode == "I;16" else "u1"
+    dtype = images.dtype_of(member.mode)
     channels = images.CHANNELS[member.mode]
     if dtype != kind.dtype:
         return f"{member.mode} image does not fit a basis of {kind} images"
@@ -186,8 +199,7 @@ def grouped(members: Sequence[Member]) -> dict[Kind, tuple[Member, ...]]:
     """The images by kind, a few gray ones among those in color."""
     groups: dict[Kind, list[Member]] = {}
     for member in members:
-        kind = Kind("u2" if member.mode == "I;16" else "u1", images.CHANNELS[member.mode])
-        groups.setdefault(kind, []).append(member)
+        groups.setdefault(kind_of(member), []).append(member)
     gray, color = groups.get(Kind("u1", 1), []), groups.get(Kind("u1", 3), [])
     if gray and color and len(gray) <= max(min(FEW_GRAY, len(color)), len(color) // 10):
         groups[Kind("u1", 3)] = sorted(gray + color, key=lambda member: member.ref.name)

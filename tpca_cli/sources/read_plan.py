@@ -56,6 +56,7 @@ class Reading:
     digest_bytes: int = DIGEST_BYTES  # of the digests of source files
     strip_metadata: bool = False  # keep nothing of a file but its picture
     memory: int = DEFAULT_MEMORY  # of all processes; decides nothing but what is refused as too large
+    whole: bool = False  # every file counts, also one that is no picture; color may have 16 bits
 
     @property
     def room(self) -> Room:

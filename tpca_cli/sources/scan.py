@@ -107,9 +107,12 @@ class Scan:
         return Ignored(len(others), hidden, tuple(others[:EXAMPLES]), excluded)
 
 
-def scan(sources: Sequence[Source]) -> Scan:
-    """Every image of the sources, sorted by the bytes of its name, whatever order the disk lists them in."""
-    sweep = _Sweep(sources if isinstance(sources, Sources) else None)
+def scan(sources: Sequence[Source], *, whole: bool = False) -> Scan:
+    """Every image of the sources, sorted by the bytes of its name, whatever order the disk lists them in.
+
+    With `whole`, also files that are not read as images but look like media by content or by name.
+    """
+    sweep = _Sweep(sources if isinstance(sources, Sources) else None, whole)
     for source in sources:
         sweep.add_source(os.fsencode(source), several=len(sources) > 1)
     return Scan(
@@ -157,8 +160,9 @@ class _Folder:
 class _Sweep:
     """Collects while walking; one instance per call of `scan`."""
 
-    def __init__(self, patterns: Sources | None) -> None:
+    def __init__(self, patterns: Sources | None, whole: bool) -> None:
         self._patterns = patterns
+        self._whole = whole
         self.refs: dict[bytes, ImageRef] = {}
         self.skipped: list[Skipped] = []
         self.ignored: list[Skipped] = []
@@ -276,8 +280,8 @@ class _Sweep:
         except OSError as error:  # it may be anything: an image, too
             self.skipped.append(Skipped(path, f"{UNREADABLE}: {error.strerror}"))
             return
-        if formats.sniff(head) is None:
-            media = formats.foreign(head, path)
+        media = formats.foreign(head, path)
+        if formats.sniff(head) is None and not (self._whole and (media or formats.promises_media(path))):
             if media is None:
                 self._leave_out(path, "not an image by content")
             else:
