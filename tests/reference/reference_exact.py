@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
-from reference_decoder import BLOCK, IMAGE, arrays, check_digest, table
+from reference_decoder import BLOCK, IMAGE, Arrays, arrays_of, check_digest, table
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def held(path: Path) -> list[Held]:
         groups = json.loads(file.attrs["meta"])["groups"]
         images, blocks = table(file["images"], IMAGE[2]), table(file["blocks"], BLOCK)
         names, payload = bytes(file["names"][()]).split(b"\0"), bytes(file["payload"][()])
-        tables = [arrays(bytes(file[f"groups/{k}/tables"][()])) for k in range(len(groups))]
+        tables = [arrays_of(file[f"groups/{k}/tables"]) for k in range(len(groups))]
     at = 0
     for block in blocks:
         data, at = payload[at : at + block["size"]], at + block["size"]
@@ -63,7 +63,7 @@ def files(data: bytes, count: int) -> list[bytes]:
     return parts
 
 
-def skeletons(data: bytes, sizes: list[tuple[int, int]], tables: dict) -> list[bytes]:
+def skeletons(data: bytes, sizes: list[tuple[int, int]], tables: Arrays) -> list[bytes]:
     """Files without the entropy-coded bytes of their scans."""
     _, length = struct.unpack_from("<II", data)
     templates, segments = (blobs(bytes(tables[name][1])) for name in ("templates", "segments"))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import reference_decoder
+import reference_exact
 from pictures import natural, noise
 
+from tpca_cli.archive.reader import Archive
 from tpca_cli.codec.coder import Coder
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
+EXACT = Path(__file__).parents[1] / "golden" / "exact"
 PRIORS = json.loads(reference_decoder.PRIORS.read_text())
 
 CASES = {
@@ -85,3 +89,18 @@ def test_the_constants_keep_every_prediction_in_bounds() -> None:
     prior = np.array(PRIORS["EXPECTED"]).max() * weights[..., -1].max() / 1024
     assert min(PRIORS["EXPECTED"]) >= 1
     assert (seen + prior) * factor < 2**32
+
+
+@pytest.mark.parametrize("path", sorted(EXACT.glob("*.h5")), ids=lambda path: path.name)
+def test_files_and_skeletons_of_exact_groups_are_read_the_same_way(path: Path) -> None:
+    found = reference_exact.held(path)
+    with Archive(path) as archive:
+        assert [item.name for item in found] == archive.names_bytes
+        for position, item in enumerate(found):
+            file = archive.file(position)
+            assert (file is not None) == (item.way in ("files", "jpeg"))
+            if item.way == "files":
+                assert item.data == file
+            elif file is not None:
+                assert item.data == reference_exact.without_scans(file)
+    assert {item.way for item in found} == {"files", "jpeg", "pixels"}

@@ -259,7 +259,7 @@ class Archive:
         return about_item(self.metadata(position).get("item", b""), found[0])
 
     def coefficients(self, position: int) -> npt.NDArray[np.float64]:
-        """What is stored of an image, (frames, M): in the basis of integers, of lapped frames if tiles are."""
+        """What is stored of an image, (frames, M): in the basis of integers, lapped if its tiles are."""
         return batches.coefficients(self, position)
 
     def shuffled(self, seed: int = 0) -> Iterator[int]:

@@ -92,8 +92,8 @@ def raw_bytes(member: Member) -> int:
     """What the pixels of an image take uncompressed."""
     if member.mode == FILE:
         return 0
-    sample = int(images.dtype_of(member.mode)[1])
-    return member.height * member.width * images.CHANNELS[member.mode] * sample
+    kind = kind_of(member)
+    return member.height * member.width * kind.channels * int(kind.dtype[1])
 
 
 def probe_members(

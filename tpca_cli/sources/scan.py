@@ -264,6 +264,10 @@ class _Sweep:
             return
         self._add_file(target, path, name, found)
 
+    def _keeps(self, head: bytes, path: bytes) -> bool:
+        """Whether a file counts that is not read: where all media do."""
+        return self._whole and bool(formats.foreign(head, path) or formats.promises_media(path))
+
     def _leave_out(self, path: bytes, reason: str) -> None:
         """A thing that is not opened: its name decides whether that deserves a word."""
         (self.skipped if formats.promises_media(path) else self.ignored).append(Skipped(path, reason))
@@ -280,8 +284,8 @@ class _Sweep:
         except OSError as error:  # it may be anything: an image, too
             self.skipped.append(Skipped(path, f"{UNREADABLE}: {error.strerror}"))
             return
-        media = formats.foreign(head, path)
-        if formats.sniff(head) is None and not (self._whole and (media or formats.promises_media(path))):
+        if formats.sniff(head) is None and not self._keeps(head, path):
+            media = formats.foreign(head, path)
             if media is None:
                 self._leave_out(path, "not an image by content")
             else:
