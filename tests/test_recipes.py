@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import tpca
-from pictures import folder, natural, save, save_frames
+from pictures import folder, natural, oddities, save, save_frames
 
 from tpca_cli.archive.reader import Archive
 
@@ -151,6 +151,36 @@ def test_retention_deletes_only_what_the_archive_holds_safely(place: Path) -> No
     os.utime(young, (10**9, 10**9))
     assert run(retire, source, archive, 30).returncode == 4
     assert young.exists()
+
+
+def test_what_is_identical_may_go_and_comes_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in ("TPCA_TILE", "TPCA_METHOD"):
+        monkeypatch.delenv(setting)
+    source, archive = place / "photos", place / "exact.h5"
+    contents = {name: path.read_bytes() for name, path in oddities(source).items()}
+    (source / "notes.txt").write_text("mine")
+    retire = script(place, "tpca-retire-identical")
+    done = run(retire, source, archive)
+    assert done.returncode == 0, done.stderr
+    left = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    assert "notes.txt" in left and left > {"n0.png", "deep.png", "deep color.png"}
+    gone = set(contents) - left
+    assert gone >= {"gray.jpg", "cut.jpg", "bomb.png", "film.gif", "float.tif", "page.png", "trailing.jpg"}
+    tpca("decode", archive, "-o", place / "back")
+    assert all((place / "back" / name).read_bytes() == contents[name] for name in gone)
+    # once more, after a new file came
+    save(source / "new.jpg", natural(seed=77))
+    new = (source / "new.jpg").read_bytes()
+    assert run(retire, source, archive).returncode == 0
+    assert not (source / "new.jpg").exists() and (source / "n0.png").exists()
+    with Archive(archive) as opened:
+        assert opened.file(opened.names.index("new.jpg")) == new
+        spoiled = bytearray(archive.read_bytes())
+        spoiled[bytes(spoiled).find(opened.block_bytes(0)) + 5] ^= 1
+    archive.write_bytes(spoiled)
+    save(source / "late.jpg", natural(seed=78))
+    assert run(retire, source, archive).returncode == 4
+    assert (source / "late.jpg").exists()
 
 
 def test_the_other_commands_run(place: Path) -> None:
