@@ -16,7 +16,8 @@ PACKAGE = "tpca_cli"
 ROWS = (
     ("cli",),
     ("fit", "encode", "decode", "report"),  # the flows: in one row, so that none imports another
-    ("checkpoint", "cluster", "rate", "scores", "estimator"),
+    ("checkpoint", "cluster", "rate", "scores", "estimator", "torch"),
+    ("training",),
     ("archive",),
     ("basisfile", "frames"),
     ("sources", "codec", "exact"),
@@ -40,6 +41,7 @@ OWNERS = {
     "distributed": "cluster",
     "wasmtime": "wasm",
     "fsspec": "store",
+    "torch": "torch",
 }
 LATE = ("dask", "distributed", "fsspec")
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")

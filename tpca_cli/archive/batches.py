@@ -61,12 +61,19 @@ def coefficients(archive: Archive, position: int) -> NDArray[np.float64]:
 def shuffled(archive: Archive, seed: int) -> Iterator[int]:
     """Every position once: blocks in random order, and the images of each in random order."""
     rng = np.random.default_rng(seed)
+    members = by_block(archive)
+    for block in rng.permutation(len(members)):
+        yield from rng.permutation(members[block]).tolist()
+
+
+def by_block(archive: Archive) -> list[NDArray[np.int64]]:
+    """The positions of the images of each block; an image in bands counts where its first band is."""
+    if not len(archive):
+        return []
     block_of = np.searchsorted(archive.index.blocks["first"], archive.alive, side="right")
     order = np.argsort(block_of, kind="stable")  # positions, block by block
     firsts = np.flatnonzero(np.diff(block_of[order], prepend=-1))
-    members = np.split(order, firsts[1:])
-    for block in rng.permutation(len(members)):
-        yield from rng.permutation(members[block]).tolist()
+    return np.split(order, firsts[1:])
 
 
 def in_advance(archive: Archive, positions: Iterable[int] | None, workers: int, most: float) -> Iterator[Any]:
