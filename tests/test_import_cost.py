@@ -29,7 +29,7 @@ ALGORITHMS = tuple(
 FIT, ENCODE, DECODE, REPORT = (f"tpca_cli.{flow}" for flow in ("fit", "encode", "decode", "report"))
 CODEC, ARCHIVE, CLUSTER = (f"tpca_cli.{unit}" for unit in ("codec", "archive", "cluster"))
 SOURCES, FRAMES = "tpca_cli.sources", "tpca_cli.frames"
-EXTRAS = ("dask", "distributed", "fsspec")
+EXTRAS = ("dask", "distributed", "fsspec", "pyarrow", "torch")
 PICTURES = ("PIL", "simplejpeg")
 KERNEL = ("wasmtime",)
 NUMBERS = ("numpy", "scipy", "h5py")
@@ -52,6 +52,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS),
     ),
     "cat photos.h5 image_0000.png": (
+        *(FIT, ENCODE, REPORT, CLUSTER, FRAMES, SOURCES),
+        *("scipy", *ALGORITHMS, *EXTRAS),
+    ),
+    "export photos.h5 -o shards": (
         *(FIT, ENCODE, REPORT, CLUSTER, FRAMES, SOURCES),
         *("scipy", *ALGORITHMS, *EXTRAS),
     ),

@@ -42,8 +42,9 @@ OWNERS = {
     "wasmtime": "wasm",
     "fsspec": "store",
     "torch": "torch",
+    "pyarrow": "decode",
 }
-LATE = ("dask", "distributed", "fsspec")
+LATE = ("dask", "distributed", "fsspec", "pyarrow")
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("tensor_pca", "codec")
 FILES = ("pathlib", "tempfile", "shutil", "glob", "io")

@@ -1,6 +1,6 @@
 """An archive as training data: images with labels, and orders that shuffle and share out whole blocks.
 
-Nothing here needs PyTorch; `tpca_cli.torch` makes its datasets from these parts.
+Nothing here needs PyTorch; the module `torch` makes its datasets from these parts.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ COMMANDS = {
     "decode": "restore the images of an archive",
     "ls": "list the images of an archive",
     "cat": "write one image of an archive to stdout",
+    "export": "write an archive as WebDataset shards or Parquet tables",
     "diff": "show what differs between archives, or an archive and a folder",
     "inspect": "show what a tpca file holds",
     "merge": "add the operators of disjoint shards and solve",

@@ -239,10 +239,15 @@ def one_file(archive: Restorable, name: str, format: str | None, components: int
     position = archive.names_bytes.index(wanted)
     (target,) = plan(archive, [position], format)
     prepare()
+    return file_of(archive, target, components)
+
+
+def file_of(archive: Restorable, target: Target, components: int | None = None) -> OneFile:
+    """The file for an image of which name and format are settled."""
     path, data, converted = _content(archive, target, components)
-    image = int(archive.alive[position])
+    image, name = int(archive.alive[target.position]), archive.names_bytes[target.position]
     notes = tuple(note for note in (converted, target.left_out) if note)
-    return OneFile(wanted, path, data, archive.index.mode(image), *archive.index.shape(image), notes)
+    return OneFile(name, path, data, archive.index.mode(image), *archive.index.shape(image), notes)
 
 
 def check_output(request: DecodeRequest, targets: Iterable[bytes]) -> None:
