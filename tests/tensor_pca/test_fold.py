@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from tpca_cli.frames.arrays import ArrayFrames
+from tpca_cli.tensor_pca.algorithm1_streamed import multiplied
 from tpca_cli.tensor_pca.algorithm3 import cross, gram_of_blocks, gram_of_products
-from tpca_cli.tensor_pca.fold import join, run_length, tree
+from tpca_cli.tensor_pca.fold import add, join, run_length, tree
 
 
 def spelled(count: int, fan: int) -> str:
@@ -62,3 +64,15 @@ def test_an_operator_put_together_from_products_of_runs_is_the_whole_one() -> No
     runs = [(0, frames[:4]), (4, frames[4:8]), (8, frames[8:])]
     products = [(at, then, cross(x, y)) for i, (at, x) in enumerate(runs) for then, y in runs[: i + 1]]
     assert np.array_equal(gram_of_blocks(ArrayFrames(frames)), gram_of_products(11, products))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_rounds_alike_whatever_the_threads_of_blas(dtype) -> None:
+    rng = np.random.default_rng(4)
+    frames = ArrayFrames(rng.integers(0, 256, (5 * 64, 256, 128, 4), np.uint8))  # five runs
+    v = rng.standard_normal((256 * 128 * 4, 3)).astype(dtype)
+    found = []
+    for threads in (1, 2, 5):
+        with threadpool_limits(threads, user_api="blas"):
+            found.append(frames.fold(multiplied, add, v, None)[0])
+    assert all(np.array_equal(found[0], other) for other in found[1:])

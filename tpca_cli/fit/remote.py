@@ -6,7 +6,6 @@ floats keep to the runs of `operators.fold`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -179,7 +178,7 @@ class RemoteFrames:
             *(None if value is None else self._cluster.share(value) for value in given),
             weigh=lambda _: step,
             done=meter(progress, stage, self.count),
-            blas=os.cpu_count() or 1,
+            blas=1,
             fan=FAN,
         )
 

@@ -10,6 +10,7 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -54,16 +55,25 @@ def ordered_map(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def side_by_side(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def side_by_side(
+    function: Callable[[Item], Result], items: Iterable[Item], *, held: int | None = None
+) -> Iterator[Result]:
     """Results in order of numeric work in as many threads as BLAS may use, each with one of them.
 
     For products with work on arrays between them, which BLAS's own threads would wait for. What is computed
-    does not depend on the number of threads.
+    does not depend on the number of threads. Large results are `held` one per thread, or fewer.
     """
     blas = _blas()
-    allowed = [int(library.num_threads) for library in blas.lib_controllers]
+    threads = max((int(library.num_threads) for library in blas.lib_controllers), default=1)
+    threads = threads if held is None else min(threads, held)
     with blas.limit(limits=1):
-        yield from ordered_map(function, items, max(allowed, default=1))
+        yield from ordered_map(function, items, threads, window=None if held is None else threads)
+
+
+def alone() -> AbstractContextManager[Any]:
+    """BLAS in one thread, for work whose threads would mostly wait: on a busy machine they do so for long."""
+    context: AbstractContextManager[Any] = _blas().limit(limits=1)
+    return context
 
 
 @functools.lru_cache(maxsize=1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from tpca_cli.parallel import alone
 
 Array = npt.NDArray[np.float64]
 
@@ -13,6 +16,7 @@ _ROWS = 1024  # rows that are rotated together
 _INDEPENDENT = (
     1e-4  # columns with so much of their own: two rounds make them orthonormal without eigenvectors
 )
+_SMALL = 4096  # matrices that one thread of BLAS solves about as fast as two
 _COLUMNS = 64  # columns whose signs are looked at together
 
 
@@ -110,10 +114,12 @@ def solve_dense(matrix: npt.NDArray[np.floating], count: int | None = None) -> E
     # Divide and conquer gives many pairs fastest; a few are cheaper by relatively robust representations,
     # which may find fewer pairs than asked for when eigenvalues are equal.
     values: Array = np.zeros(0)
-    if 6 * count <= size:
-        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=(size - count, size - 1), driver="evr")
-    if len(values) < count:
-        values, vectors = scipy.linalg.eigh(matrix, driver="evd")
+    with alone() if size < _SMALL else nullcontext():
+        if 6 * count <= size:
+            last = (size - count, size - 1)
+            values, vectors = scipy.linalg.eigh(matrix, subset_by_index=last, driver="evr")
+        if len(values) < count:
+            values, vectors = scipy.linalg.eigh(matrix, driver="evd")
     values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
     vectors = fix_signs(np.ascontiguousarray(vectors))
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)

@@ -6,7 +6,7 @@ in groups. So a sum of floats has the same bits whatever the memory, the workers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Generic, TypeVar, cast
@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.interfaces import Frames, Progress
+from tpca_cli.parallel import side_by_side
 
 State = TypeVar("State")
 Part = Callable[..., State]
 """(number of the first frame, frames (b, I_1, .., I_d), what else is given) -> a part of the sum; pure."""
 
 _RUN = 1 << 23  # values of a run: as many in floating point are held while it is added
+THREADS = 4  # runs that are added side by side: each has its floats, and its sum
 FAN = 16  # runs, or sums, that are added one after the other
 
 
@@ -40,13 +42,19 @@ def fold_runs(
     """The sum of `part(at, run, *given)` over all runs, here; `Frames.fold` is this or the same elsewhere."""
     rows = run_length(frames.frame_shape)
 
-    def parts() -> Iterable[State]:
+    def runs() -> Iterator[tuple[int, Any]]:
         at = 0
         for run in frames.blocks(rows):
-            yield part(at, run, *given)
+            yield at, run
             at += len(run)
+
+    def parts() -> Iterator[State]:
+        # Each run in a thread of its own: a product by one thread of BLAS rounds alike on every machine.
+        found = side_by_side(lambda run: part(*run, *given), runs(), held=THREADS)
+        for number, state in enumerate(found, 1):
+            yield state
             if progress is not None:
-                progress(stage, at, frames.count)
+                progress(stage, min(number * rows, frames.count), frames.count)
 
     local: Callable[[State, State], State] = cast(Any, add_into) if combine is add else combine
     return tree(parts(), local)
