@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tpca_cli.training import MIXED_BLOCKS, LabeledImages, epoch_order
+from tpca_cli.training import MIXED_BLOCKS, LabeledImages
 
 try:
     import torch
@@ -101,19 +101,15 @@ class ImageStream(IterableDataset):
         worker = get_worker_info()
         workers, number = (worker.num_workers, worker.id) if worker else (1, 0)
         drawn = worker.seed - worker.id if worker else torch.initial_seed()
-        order = list(
-            epoch_order(
-                self.images.archive,
-                self._epochs.next(drawn if self.world_size == 1 else 0),
-                part=self.rank * workers + number,
-                parts=self.world_size * workers,
-                mixed=self.mixed,
-                shuffle=self.shuffle,
-            )
+        order = self.images.order(
+            self._epochs.next(drawn if self.world_size == 1 else 0),
+            part=self.rank * workers + number,
+            parts=self.world_size * workers,
+            mixed=self.mixed,
+            shuffle=self.shuffle,
         )
         # workers of a loader are processes already: each reads and decodes in one thread, ahead of the model
-        for position, pixels in zip(order, self.images.archive.prefetch(order, workers=1), strict=True):
-            yield self.images.sample(position, pixels)
+        yield from self.images.in_order(list(order))
 
 
 class BlockSampler(Sampler):
@@ -121,14 +117,14 @@ class BlockSampler(Sampler):
 
     def __init__(self, dataset: LabeledImages, *, seed: int = 0, mixed: int = MIXED_BLOCKS) -> None:
         """The images of `mixed` blocks are shuffled together."""
-        self._archive, self._mixed, self._epochs = dataset.archive, mixed, _Epochs(seed)
+        self._images, self._mixed, self._epochs = dataset, mixed, _Epochs(seed)
 
     def set_epoch(self, epoch: int) -> None:
         """The order of this epoch from now on."""
         self._epochs.set_epoch(epoch)
 
     def __len__(self) -> int:
-        return len(self._archive)
+        return len(self._images)
 
     def __iter__(self) -> Iterator[int]:
-        return epoch_order(self._archive, self._epochs.next(torch.initial_seed()), mixed=self._mixed)
+        return self._images.order(self._epochs.next(torch.initial_seed()), mixed=self._mixed)

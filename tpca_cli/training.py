@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tpca_cli.archive import batches
 from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import UsageError
+from tpca_cli.formats import FILE
 
 MIXED_BLOCKS = 8  # whose images are shuffled together
 CACHED_BLOCKS = 32
@@ -56,26 +57,41 @@ class LabeledImages:
             raise UsageError(f"{source} holds tensors, no images: read them with tpca_cli.Archive")
         self.transform = transform if transform is not None else channels_first
         self.target_transform = target_transform
-        labels = [label(name) for name in self.archive.names]
+        archive, names = self.archive, self.archive.names
+        # an archive that keeps a folder exactly may hold files that are no pictures
+        modes = [archive.index.mode(int(image)) for image in archive.alive]
+        self.positions = [position for position, mode in enumerate(modes) if mode != FILE]
+        self.numbers = {position: number for number, position in enumerate(self.positions)}
+        labels = [label(names[position]) for position in self.positions]
         self.classes = sorted(set(labels))
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
         self.targets = [self.class_to_idx[name] for name in labels]
 
     def __len__(self) -> int:
-        return len(self.archive)
+        return len(self.positions)
 
-    def __getitem__(self, position: int) -> tuple[Any, Any]:
+    def __getitem__(self, number: int) -> tuple[Any, Any]:
         """An image and the number of its class, transformed."""
-        return self.sample(position, self.archive[position])
+        return self.sample(number, self.archive[self.positions[number]])
 
-    def __getitems__(self, positions: Sequence[int]) -> list[tuple[Any, Any]]:
+    def __getitems__(self, numbers: Sequence[int]) -> list[tuple[Any, Any]]:
         """Those of a whole batch, for which PyTorch asks at once: every block is decoded once."""
-        pixels = self.archive.read_many(positions, workers=1)
-        return [self.sample(position, one) for position, one in zip(positions, pixels, strict=True)]
+        pixels = self.archive.read_many([self.positions[number] for number in numbers], workers=1)
+        return [self.sample(number, one) for number, one in zip(numbers, pixels, strict=True)]
 
-    def sample(self, position: int, pixels: NDArray[Any]) -> tuple[Any, Any]:
+    def order(self, seed: Sequence[int], **shared: Any) -> Iterator[int]:
+        """The images of an epoch by their numbers here; arguments as of `epoch_order`."""
+        order = epoch_order(self.archive, seed, **shared)
+        return (self.numbers[position] for position in order if position in self.numbers)
+
+    def in_order(self, numbers: Sequence[int]) -> Iterator[tuple[Any, Any]]:
+        """The images of these numbers one after another, read ahead."""
+        pixels = self.archive.prefetch([self.positions[number] for number in numbers], workers=1)
+        return (self.sample(number, one) for number, one in zip(numbers, pixels, strict=True))
+
+    def sample(self, number: int, pixels: NDArray[Any]) -> tuple[Any, Any]:
         """What the dataset gives for an image that was read."""
-        target = self.targets[position]
+        target = self.targets[number]
         return self.transform(pixels), self.target_transform(target) if self.target_transform else target
 
 

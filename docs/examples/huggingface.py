@@ -36,9 +36,9 @@ class TpcaArchive(datasets.GeneratorBasedBuilder):
 
     def _generate_examples(self, path):
         images = LabeledImages(path, transform=lambda pixels: pixels)
-        for position, pixels in enumerate(images.archive.prefetch()):
-            image, label = images.sample(position, pixels)
-            yield position, {"image": image, "label": label, "name": images.archive.names[position]}
+        for number, (image, label) in enumerate(images.in_order(range(len(images)))):
+            name = images.archive.names[images.positions[number]]
+            yield number, {"image": image, "label": label, "name": name}
 
 
 if __name__ == "__main__":

@@ -85,6 +85,21 @@ def test_an_exact_archive_gives_its_source_files(place: Path, tmp_path: Path) ->
     assert files == {path.read_bytes() for path in (place / "in").rglob("*.jpg")}
 
 
+def test_files_that_are_no_pictures_are_left_out_and_named(place: Path, tmp_path: Path) -> None:
+    from tpca_cli.training import LabeledImages
+
+    folder(tmp_path / "in" / "a", 3)
+    (tmp_path / "in" / "a" / "broken.png").write_bytes(b"no picture")
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "e.h5", "--exact", "--force", code=None)
+    with Archive(tmp_path / "e.h5") as archive:
+        assert len(archive) == 4
+    told = tpca("export", tmp_path / "e.h5", "-o", tmp_path / "s", "--json", code=3).json
+    assert told["images"] == 3 and told["skipped"] == ["a/broken.png"]
+    images = LabeledImages(tmp_path / "e.h5")
+    assert len(images) == 3 and sorted(images.order([1])) == [0, 1, 2]
+    assert [pixels.shape for pixels, _ in images.in_order([2, 0, 1])] == [(3, 24, 32)] * 3
+
+
 def test_select_chooses_and_the_text_says_what_was_written(place: Path, tmp_path: Path) -> None:
     out = tpca("export", place / "a.h5", "-o", tmp_path / "s", "--select", "cats/*").out
     assert out.startswith("5 images, 1 labels,") and "in 1 shards in" in out

@@ -89,12 +89,15 @@ def command(
         names = [name for name, note in result.notes if note == reason]
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
         console.warn(f"{printable(names[0])}{others}: {reason}")
+    for name in result.skipped:
+        console.warn(f"left out {printable(name)}: it is no picture")
     data = {
         "images": result.images,
         "shards": result.shards,
         "written_bytes": result.written_bytes,
         "classes": result.classes,
         "output": output,
+        "skipped": result.skipped,
         "notes": [{"name": name, "reason": reason} for name, reason in result.notes],
     }
     console.result(
@@ -102,4 +105,4 @@ def command(
         f"{result.images} images, {len(result.classes)} labels, {human(result.written_bytes)} in "
         f"{len(result.shards)} shards in {printable(output)}",
     )
-    return 0
+    return options.EXIT_SKIPPED if result.skipped else 0

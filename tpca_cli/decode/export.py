@@ -18,9 +18,10 @@ from typing import Any
 from tpca_cli import store
 from tpca_cli.archive.reader import Archive
 from tpca_cli.codec.kernel_job import prepare
-from tpca_cli.decode.plan import Target, default_format, plan
+from tpca_cli.decode.plan import Target, plan
 from tpca_cli.decode.run import OneFile, file_of, selected
 from tpca_cli.errors import OutputExists, StorageError, TpcaError, UsageError, printable
+from tpca_cli.formats import FILE
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
 
@@ -49,6 +50,7 @@ class Exported:
     written_bytes: int = 0
     classes: list[str] = field(default_factory=list)
     notes: list[tuple[bytes, str]] = field(default_factory=list)
+    skipped: list[bytes] = field(default_factory=list)  # files that are no pictures
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,11 @@ def export(request: ExportRequest, archive: Archive, progress: Progress | None =
         raise UsageError(f"{printable(archive.path)} holds tensors, no images: tpca decode restores them")
     write = _tar if request.kind == "webdataset" else _parquet_writer()
     chosen, _ = selected(archive, request.select)
-    targets = plan(archive, chosen, request.format or default_format(archive))
+    modes = {position: archive.index.mode(int(archive.alive[position])) for position in chosen}
+    targets = plan(archive, [position for position in chosen if modes[position] != FILE], request.format)
     _empty_folder(request.output)
     result = Exported()
+    result.skipped = [archive.names_bytes[position] for position in chosen if modes[position] == FILE]
     labels = [_label(archive.names_bytes[target.position]) for target in targets]
     result.classes = sorted(set(labels))
     numbers = {label: number for number, label in enumerate(result.classes)}
