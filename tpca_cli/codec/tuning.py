@@ -26,6 +26,8 @@ FACTORS: Ints = np.rint(64 * 2 ** ((np.arange(GRADES) - GRADES // 2) * GRADE_OCT
 """Of the steps of a region, in 1/64, by its grade."""
 LUMA_FALL, COLOR_FALL = 1.0, 1.6
 """How fast components may become coarser with their frequency."""
+MEAN_LUMA, MEAN_COLOR = 0.7, 0.65
+"""The steps of the means of tiles, relative to that: neighbors show how far they are off."""
 BIT_PRICE = 0.05
 """Bits are worth this many squared steps."""
 MASKING = 0.22
@@ -39,7 +41,9 @@ CELL = 4
 def component_factors(places: Ints, sides: tuple[int, int]) -> NDArray[np.float64]:
     """By how much the steps of components at places (M, 3) of a tile are larger than the first."""
     radius = np.hypot(places[:, 0] / sides[0], places[:, 1] / sides[1])
-    found: NDArray[np.float64] = np.exp(np.where(places[:, 2] == 0, LUMA_FALL, COLOR_FALL) * radius)
+    bright = places[:, 2] == 0
+    means = np.where(radius == 0, np.where(bright, MEAN_LUMA, MEAN_COLOR), 1.0)
+    found: NDArray[np.float64] = means * np.exp(np.where(bright, LUMA_FALL, COLOR_FALL) * radius)
     return found
 
 
