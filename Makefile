@@ -11,7 +11,7 @@ LARGE  ?= $(DATA)
 SECONDS ?= 60
 WORK   ?= build/paper
 
-.PHONY: help setup demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-read bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
+.PHONY: help setup site demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-read bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,7 +33,14 @@ $(VENV)/ready-bench: $(VENV)/ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	@touch $@
 
+$(VENV)/ready-site: $(VENV)/ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,site]'
+	@touch $@
+
 setup: $(VENV)/ready ## create .venv and install tpca into it
+
+site: $(VENV)/ready-site ## build the documentation into build/site; warnings and broken links are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 demo: $(VENV)/ready ## compress sample_data/ into one file, restore it, and show both
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tests/demo.sh
