@@ -119,6 +119,8 @@ def test_every_option_has_help_and_the_page_renders(name) -> None:
 def test_the_examples_of_every_help_page_run(name, workplace) -> None:
     examples = commands(command_of(name).epilog or "")
     assert examples, f"{name} --help shows no example"
+    if name == "mount":  # goes on until somebody ends it: tests/faults/test_mount.py
+        return
     prepare(name)
     for arguments in examples:
         tpca(*arguments)

@@ -43,8 +43,9 @@ OWNERS = {
     "fsspec": "store",
     "torch": "torch",
     "pyarrow": "decode",
+    "mfusepy": "decode",
 }
-LATE = ("dask", "distributed", "fsspec", "pyarrow")
+LATE = ("dask", "distributed", "fsspec", "pyarrow", "mfusepy")
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("tensor_pca", "codec")
 FILES = ("pathlib", "tempfile", "shutil", "glob", "io")

@@ -30,6 +30,7 @@ COMMANDS = {
     "ls": "list the images of an archive",
     "cat": "write one image of an archive to stdout",
     "export": "write an archive as WebDataset shards or Parquet tables",
+    "mount": "show the images of an archive as files in a folder",
     "diff": "show what differs between archives, or an archive and a folder",
     "inspect": "show what a tpca file holds",
     "merge": "add the operators of disjoint shards and solve",
