@@ -1,16 +1,20 @@
 """Exact archives beside what else gives the same back: `make bench-exact DATA=folder`.
 
-JPEG files: the archive beside JPEG XL's transcoding, Lepton, and all files as one tar under Zstandard -19.
-With --size, or where files are not JPEG: pixels, beside PNG (optimised), WebP lossless and JPEG XL lossless,
-in bits per pixel. Everything that a file needs is counted, the archive with its index. Speeds are of CPU time
-of one core, both ways.
+The folder is a set of images, or holds several. Sets of JPEG files: the archive beside JPEG XL's transcoding,
+Lepton, and all files as one tar under Zstandard -19; then their pixels at 64x64. Sets of PNG files: pixels,
+beside PNG (optimised), WebP lossless and JPEG XL lossless, in bits per pixel, and within 2 beside JPEG-LS.
+Any other set, and damaged JPEG files made from the last one: what comes back of each file. Everything that a
+file needs is counted, the archive with its index. Speeds are of CPU time of one core, both ways; encoding
+decodes everything again to compare it.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import os
+import resource
 import sys
 import tarfile
 import tempfile
@@ -27,31 +31,154 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from command import tpca
 
+SMALL = 1 << 13
+"""Bytes of a file of which there are ten times as many."""
 Row = tuple[str, int, float, float]  # name, bytes, seconds of CPU to encode and to decode
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--limit", type=int, default=200, help="so many files, evenly spaced")
+    parser.add_argument("--limit", type=int, default=200, help="so many files of a set, evenly spaced")
     parser.add_argument("--size", help="HxW: pixels of this size instead of files")
-    parser.add_argument("--max-error", type=int, default=0, help="also every sample within this")
+    parser.add_argument("--mutated", type=int, default=1000, help="so many damaged JPEG files")
     arguments = parser.parse_args()
-    paths = sorted(p for p in arguments.folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    paths = paths[:: max(len(paths) // arguments.limit, 1)][: arguments.limit]
+    if arguments.size:
+        pixel_set(arguments.folder, arguments.limit, arguments.size)
+        return
+    jpegs = []
+    for folder in sets_of(arguments.folder):
+        files = images_of(folder)
+        kinds = {path.suffix.lower() for path in files}
+        print(f"\n## {folder.name}\n", flush=True)
+        if kinds <= {".jpg", ".jpeg"}:
+            jpegs.append(folder)
+            file_set(folder, arguments.limit)
+            pixel_set(folder, arguments.limit, "64x64")
+        elif kinds == {".png"} and not any(path.is_dir() for path in folder.iterdir()):
+            pixel_set(folder, arguments.limit, None, near=2)
+        else:
+            whole_folder(folder)
+            deep = [path for path in files if is_depth_map(path)]
+            if deep:
+                pixel_set(deep, arguments.limit, None)
+    print("\n## microscopy of 12 bits in 16, synthetic\n")
+    with tempfile.TemporaryDirectory() as work:
+        pixel_set(microscopy(Path(work)), 8, None)
+    if jpegs:
+        print(f"\n## {arguments.mutated} damaged JPEG files\n")
+        with tempfile.TemporaryDirectory() as work:
+            whole_folder(mutated(jpegs[-1], arguments.mutated, Path(work) / "in"))
+
+
+def sets_of(folder: Path) -> list[Path]:
+    """The folder, or those in it where it holds several sets and no images of its own."""
+    inside = sorted(path for path in folder.iterdir() if path.is_dir())
+    several = len(inside) > 1 and not any(path.is_file() and is_image(path) for path in folder.iterdir())
+    deeper = any(path.is_dir() for each in inside for path in each.iterdir())
+    return inside if several and deeper else [folder]
+
+
+def is_image(path: Path) -> bool:
+    return path.suffix.lower() in (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp")
+
+
+def is_depth_map(path: Path) -> bool:
+    """A PNG of gray with 16 bits, larger than an icon."""
+    head = path.read_bytes()[:26]
+    return head[:4] == b"\x89PNG" and head[24:] == b"\x10\0" and path.stat().st_size > 1 << 15
+
+
+def images_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and is_image(path))
+
+
+def spread(paths: list[Path], limit: int) -> list[Path]:
+    """Evenly spaced over a list; an odd stride meets files that a training on every second one left out."""
+    stride = max(len(paths) // limit, 1)
+    return paths[1 :: stride + (stride % 2 == 0)][:limit] if stride > 1 else paths[:limit]
+
+
+def file_set(folder: Path, limit: int) -> None:
+    """JPEG files, beside what gives the same files back."""
     with tempfile.TemporaryDirectory() as work:
         source = Path(work) / "in"
         source.mkdir()
-        if arguments.size or paths[0].suffix.lower() == ".png":
-            pictures = write_pixels(paths, source, arguments.size)
-            show_pixels(pictures, [archive(source, Path(work), "tpca"), *pixel_codecs(pictures)])
-            if arguments.max_error:
-                show_pixels(pictures, near(source, Path(work), pictures, arguments.max_error))
-        else:
-            for number, path in enumerate(paths):
-                (source / f"{number:05}.jpg").write_bytes(path.read_bytes())
-            files = [path.read_bytes() for path in sorted(source.iterdir())]
-            show_files(files, [archive(source, Path(work), "tpca"), *file_codecs(files, source)])
+        paths = images_of(folder)
+        if sum(path.stat().st_size for path in paths[:64]) < 64 * SMALL:  # many share an index
+            limit *= 10
+        for number, path in enumerate(spread(paths, limit)):
+            (source / f"{number:05}.jpg").write_bytes(path.read_bytes())
+        files = [path.read_bytes() for path in sorted(source.iterdir())]
+        rows = [archive(source, Path(work), "tpca"), *file_codecs(files, source)]
+        show_files(files, rows)
+        back = [path.read_bytes() for path in sorted((Path(work) / "tpca-out").iterdir())]
+        print(f"{sum(a == b for a, b in zip(files, back, strict=True))} of {len(files)} byte-identical")
+
+
+def pixel_set(folder: Path | list[Path], limit: int, size: str | None, near: int = 0) -> None:
+    """Pixels, beside what holds the same; with `near`, also every sample within this."""
+    with tempfile.TemporaryDirectory() as work:
+        source = Path(work) / "in"
+        source.mkdir()
+        paths = folder if isinstance(folder, list) else images_of(folder)
+        pictures = write_pixels(spread(paths, limit), source, size)
+        if size:
+            print(f"\nat {size}:")
+        show_pixels(pictures, [archive(source, Path(work), "tpca"), *pixel_codecs(pictures)])
+        out = [np.asarray(Image.open(path)) for path in sorted((Path(work) / "tpca-out").iterdir())]
+        same = sum(np.array_equal(a, b) for a, b in zip(pictures, out, strict=True))
+        print(f"{same} of {len(pictures)} pixel-identical\n")
+        if near:
+            show_pixels(pictures, near_lossless(source, Path(work), pictures, near))
+
+
+def whole_folder(folder: Path) -> None:
+    """A folder as it is: what comes back of each file, and what is kept as it was."""
+    with tempfile.TemporaryDirectory() as work:
+        target = Path(work) / "a.h5"
+        made = tpca("encode", folder, "-o", target, "--exact", "--json", code=None).json
+        found = tpca("verify", target, "--against", folder, "--decode", "--json", code=None).json["against"]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(
+            f"{found['sources']} files: {found['identical_files']} byte-identical ({len(made['raw'])} of "
+            f"them kept raw and listed), {found['identical_pixels']} pixel-identical, "
+            f"{len(found['failed'])} not safe, {len(made['skipped'])} skipped; "
+            f"{made['archive_bytes'] / made['source_bytes']:.4f} of the "
+            f"files; peak of this process {peak >> 10} MB\n"
+        )
+
+
+def microscopy(folder: Path) -> Path:
+    """Cells on a dark ground under shot noise, as a camera of 12 bits sees them."""
+    rng = np.random.default_rng(5)
+    y, x = np.mgrid[0:256, 0:256]
+    for number in range(8):
+        light = np.full((256, 256), 90.0)
+        for _ in range(40):
+            at, width, height = rng.uniform(0, 256, 2), rng.uniform(3, 12), rng.gamma(2, 150)
+            light += height * np.exp(-((y - at[0]) ** 2 + (x - at[1]) ** 2) / (2 * width**2))
+        counts = rng.poisson(light) + rng.normal(0, 4, light.shape)
+        Image.fromarray(np.clip(counts, 0, 4095).astype(np.uint16)).save(folder / f"{number}.png")
+    return folder
+
+
+def mutated(folder: Path, count: int, out: Path) -> Path:
+    """JPEG files with a few bytes changed, cut or put in, anywhere."""
+    out.mkdir()
+    rng = np.random.default_rng(7)
+    for number, path in enumerate(itertools.islice(itertools.cycle(images_of(folder)), count)):
+        data = bytearray(path.read_bytes())
+        for _ in range(int(rng.integers(1, 5))):
+            at, kind = int(rng.integers(2, len(data))), int(rng.integers(0, 4))
+            if kind < 2:
+                data[at] = int(rng.integers(0, 256))
+            elif kind == 2:
+                del data[at : at + int(rng.integers(1, 40))]
+            else:
+                data[at:at] = rng.bytes(int(rng.integers(1, 8)))
+        (out / f"{number:05}.jpg").write_bytes(data)
+    return out
 
 
 def write_pixels(paths: list[Path], folder: Path, size: str | None) -> list[np.ndarray]:
@@ -78,7 +205,7 @@ def archive(source: Path, work: Path, name: str, *options: object) -> Row:
     return name, os.stat(target).st_size, middle - start, time.process_time() - middle
 
 
-def near(source: Path, work: Path, pictures: list[np.ndarray], most: int) -> list[Row]:
+def near_lossless(source: Path, work: Path, pictures: list[np.ndarray], most: int) -> list[Row]:
     """Every sample within `most`, held to it by Pillow and numpy alone."""
     row = archive(source, work, f"tpca --max-error {most}", "--max-error", most)
     worst = 0
@@ -116,16 +243,21 @@ def pixel_codecs(pictures: list[np.ndarray]) -> list[Row]:
                 "WebP", pictures, lambda p: imagecodecs.webp_encode(p, lossless=True), imagecodecs.webp_decode
             )
         )
-    for effort in (7, 9):
-        found.append(
-            coded(
-                f"JPEG XL e{effort}",
-                pictures,
-                lambda p, effort=effort: imagecodecs.jpegxl_encode(p, lossless=True, effort=effort),
-                imagecodecs.jpegxl_decode,
-            )
-        )
-    return found
+    return [
+        *found,
+        coded(
+            "JPEG XL e7",
+            pictures,
+            lambda p: imagecodecs.jpegxl_encode(p, lossless=True, effort=7),
+            imagecodecs.jpegxl_decode,
+        ),
+        coded(
+            "pixels, zstd -19",
+            [b"".join(picture.tobytes() for picture in pictures)],
+            lambda f: imagecodecs.zstd_encode(f, level=19),
+            imagecodecs.zstd_decode,
+        ),
+    ]
 
 
 def png(pixels: np.ndarray) -> bytes:
