@@ -40,7 +40,7 @@ static struct {
     Slot mean[KINDS][INPUTS][MEAN_CONTEXTS];
     Counter inner_sign[KINDS][2][64 * 9], edge_sign[KINDS][2][14 * 64], mean_sign[KINDS][2][64];
     Counter digits[KINDS][3][16][12];
-} jpeg;
+} jpeg __attribute__((aligned(64)));  // a slot is a line of the cache
 _Static_assert(sizeof jpeg == JPEG_COUNTERS * sizeof(Counter), "as Python counts them");
 static i32 jpeg_weights[MIXERS][LANES] __attribute__((aligned(16)));
 static Counter jpeg_fresh[JPEG_COUNTERS];

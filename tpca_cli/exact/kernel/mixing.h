@@ -27,18 +27,18 @@ INLINE void learn(Counter *counter, i32 bit, i32 limit) {
     if (counter->n < limit) counter->n++;
 }
 
-INLINE i32 mixed(v128_t low, v128_t high, const i32 *weights) {
-    v128_t sum = wasm_i32x4_add(wasm_i32x4_mul(low, wasm_i32x4_shr(wasm_v128_load(weights), 2)),
-                                wasm_i32x4_mul(high, wasm_i32x4_shr(wasm_v128_load(weights + 4), 2)));
+INLINE i32 mixed(v128_t logits, const i32 *weights) {
+    v128_t low = wasm_i32x4_shr(wasm_v128_load(weights), 2), high = wasm_i32x4_shr(wasm_v128_load(weights + 4), 2);
+    v128_t sum = wasm_i32x4_dot_i16x8(logits, wasm_i16x8_narrow_i32x4(low, high));
     sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
     i32 total = wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1);
     return clipped(total >> 14, -STEEPEST, STEEPEST);
 }
 
-INLINE void correct(v128_t low, v128_t high, i32 *weights, i32 error) {
-    v128_t by = wasm_i32x4_splat(error), half = wasm_i32x4_splat(1 << 12);
-    v128_t one = wasm_i32x4_shr(wasm_i32x4_add(wasm_i32x4_mul(low, by), half), 13);
-    v128_t two = wasm_i32x4_shr(wasm_i32x4_add(wasm_i32x4_mul(high, by), half), 13);
+INLINE void correct(v128_t logits, i32 *weights, i32 error) {
+    v128_t by = wasm_i16x8_splat(error), half = wasm_i32x4_splat(1 << 12);
+    v128_t one = wasm_i32x4_shr(wasm_i32x4_add(wasm_i32x4_extmul_low_i16x8(logits, by), half), 13);
+    v128_t two = wasm_i32x4_shr(wasm_i32x4_add(wasm_i32x4_extmul_high_i16x8(logits, by), half), 13);
     wasm_v128_store(weights, wasm_i32x4_add(wasm_v128_load(weights), one));
     wasm_v128_store(weights + 4, wasm_i32x4_add(wasm_v128_load(weights + 4), two));
 }
@@ -67,15 +67,15 @@ static void tell_learned(Learner learner, u8 *told) {
 // One bit, from `count` counters; two mixers, chosen by different surroundings, each learn from their own error.
 // Weights are read in 1/16384, so that sums of products stay below 2^31.
 INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i32 *first, i32 *second) {
-    i32 logits[LANES] __attribute__((aligned(16))) = {0};
-    for (i32 k = 0; k < count; k++) logits[k] = stretched[counters[k]->p >> 4];
-    v128_t low = wasm_v128_load(logits), high = wasm_v128_load(logits + 4);
-    i32 x = mixed(low, high, first), y = mixed(low, high, second);
+    i16 found[LANES] = {0};
+    for (i32 k = 0; k < count; k++) found[k] = stretched[counters[k]->p >> 4];
+    v128_t logits = wasm_i16x8_make(found[0], found[1], found[2], found[3], found[4], found[5], found[6], found[7]);
+    i32 x = mixed(logits, first), y = mixed(logits, second);
     i32 p = clipped(squashed[((x + y) >> 1) + STEEPEST], SURE, ONE - SURE);
     bit = code(bit, p);
     i32 target = bit ? ONE : 0;
-    correct(low, high, first, (target - squashed[x + STEEPEST]) >> 2);
-    correct(low, high, second, (target - squashed[y + STEEPEST]) >> 2);
+    correct(logits, first, (target - squashed[x + STEEPEST]) >> 2);
+    correct(logits, second, (target - squashed[y + STEEPEST]) >> 2);
     for (i32 k = 0; k < count; k++) learn(counters[k], bit, LIMIT);
     return bit;
 }

@@ -11,7 +11,7 @@ static struct {
     Counter signs[3][3][128];
     Counter same[3][256];
     Counter digits[3][18][18];
-} tables;
+} tables __attribute__((aligned(64)));  // a slot is two lines of the cache
 _Static_assert(sizeof tables == PIXEL_COUNTERS * sizeof(Counter), "as Python counts them");
 static i32 weights[MIXERS][LANES] __attribute__((aligned(16)));
 static Counter fresh[PIXEL_COUNTERS];
