@@ -134,7 +134,7 @@ priors: $(VENV)/ready ## fit the constants of the codec anew into priors.json, f
 priors-exact: $(VENV)/ready ## train the models of exact coding: DATA="folder folder"
 	@$(BIN)/python tools/fit_exact_priors.py $(DATA)
 
-bench-exact: $(VENV)/ready-bench ## bytes and speed of exact archives beside lossless codecs: DATA=folder LIMIT=200 [RESIZE=HxW]
+bench-exact: $(VENV)/ready-bench ## bytes, speed and identity of exact archives beside lossless codecs: DATA=folder (of sets) LIMIT=200 [RESIZE=HxW]
 	@$(BIN)/python tests/benchmarks/exact.py $(DATA) --limit $(LIMIT) $(if $(RESIZE),--size $(RESIZE))
 
 clean: ## remove what the targets made
