@@ -11,7 +11,7 @@ LARGE  ?= $(DATA)
 SECONDS ?= 60
 WORK   ?= build/paper
 
-.PHONY: help setup site demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-read bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
+.PHONY: help setup site demo test check format faults fuzz compat oldest flows browser bench-stage bench-fit bench-rd look bench-psnr bench-targets bench-encode bench-scores bench-read bench-cluster paper rivals pictures sample-data kernel kernel-check priors priors-exact bench-exact clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -115,6 +115,9 @@ rivals: $(VENV)/ready-bench ## Tucker, tensor train, MPCA and PCA beside tensor 
 
 pictures: $(VENV)/ready ## draw the README's pictures from sample_data/
 	@sh docs/pictures/make.sh
+
+bench-scores: $(VENV)/ready ## encode --plain beside decoding and one product of BLAS: DATA=folder SIZE=64x64
+	@$(BIN)/python tests/benchmarks/scores.py $(DATA) --size $(SIZE)
 
 bench-cluster: $(VENV)/ready ## two workers beside one: DATA=folder LARGE=folder of larger images
 	@$(BIN)/python tests/benchmarks/cluster.py $(DATA) $(LARGE)

@@ -148,6 +148,16 @@ def test_an_archive_has_the_bytes_of_one_machine(photos, address) -> None:
     assert not list(Path().glob("*.partial"))
 
 
+def test_scores_have_the_bytes_of_one_machine_and_so_have_those_that_are_appended(photos, address) -> None:
+    tpca("fit-basis", photos, "-o", "tiles.h5", "--tile", 8, "--force", code=3)
+    first, second = f"{photos}/*1.png", str(photos)
+    made = {"alone.h5": ["--workers", 1], "two.h5": ["--workers", 2], "many.h5": ["--cluster", address]}
+    for name, there in made.items():
+        tpca("encode", first, "-o", name, "--basis", "tiles.h5", "--plain", "--force", *there, code=None)
+        tpca("encode", second, "-o", name, "--plain", "--append", *there, code=3)
+    assert len({Path(name).read_bytes() for name in made}) == 1
+
+
 def test_an_exact_archive_has_the_bytes_of_one_machine(photos, address) -> None:
     oddities(photos / "odd")
     alone = tpca("encode", photos, "-o", "alone.h5", "--exact")
