@@ -33,6 +33,7 @@ import simplejpeg
 from PIL import Image
 
 from tpca_cli import Archive
+from tpca_cli.training import epoch_order
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp")
 TUNED = 16  # images on which the quality of a codec is found
@@ -71,6 +72,7 @@ def of_archive(archive: Archive, order: str, workers: int) -> Iterator[int]:
     positions: dict[str, Any] = {
         "in order": range(len(archive)),
         "shuffled": archive.shuffled(seed=1),
+        "for training": epoch_order(archive, [1]),
         "random": np.random.default_rng(1).permutation(len(archive)).tolist(),
     }
     for pixels in archive.prefetch(positions[order], workers=workers):
@@ -171,7 +173,7 @@ def compare(archive: Archive, files: dict[str, Callable[[Any], Reader]], workers
         for how, pool in pools(workers):
             readers = {name: (how, make(pool)) for name, make in files.items()}
             if how != "processes":
-                for order in ("in order", "shuffled", "random"):
+                for order in ("in order", "shuffled", "for training", "random"):
                     readers[f"archive, {order}"] = (how, partial(of_archive, archive, order, workers))
                 if workers == 1:
                     readers["archive, shuffled, one by one"] = ("", partial(one_by_one, archive))
