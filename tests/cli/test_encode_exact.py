@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -65,6 +66,15 @@ def test_files_that_cannot_be_read_are_kept_and_listed(made):
                 archive.read(position)
     shown = {line.split()[-1]: line.split()[1] for line in tpca("ls", root / "a.h5").out.splitlines()}
     assert {name for name, mode in shown.items() if mode == "file"} == set(listed)
+
+
+def test_a_report_shows_what_is_a_picture(made, tmp_path):
+    root, _ = made
+    options = ("--report", tmp_path / "r.html", "--images", 40)
+    tpca("inspect", root / "a.h5", *options)
+    assert b"deep color.png" in (tmp_path / "r.html").read_bytes()
+    listed = [json.loads(line) for line in tpca("ls", root / "a.h5", "--json").out.splitlines()]
+    assert all(item["bytes"] > 0 for item in listed)
 
 
 def test_no_picture_becomes_none_in_another_format(made, tmp_path):

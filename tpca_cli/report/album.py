@@ -119,6 +119,13 @@ class Album:
         listed = self.contents.listing()
         known = any(each.original is not None for each in chosen)
         beside = "Their originals are on the left." if known else "All components are on the left."
+        if not getattr(self.contents, "has_basis", True):  # all that there is comes back exactly
+            shown = samples.comparisons(chosen, SLIDER_COUNTS)
+            told = "original" if known else "as archived"
+            note = "The images come back exactly, or within the error that the archive states."
+            return page.render(self.facts, page.Pictures(shown, told, note), listed).encode(
+                "utf-8", "replace"
+            )
         pictures = page.Pictures(
             comparisons=samples.comparisons(chosen, SLIDER_COUNTS),
             reference="original" if known else "all components",
@@ -140,7 +147,9 @@ class ArchiveContents:
         self.archive = archive
         self.facts = archive_facts(archive)
         groups = archive.index.blocks["group"]
-        self.group = int(np.bincount(groups).argmax()) if len(groups) else 0  # the group with most blocks
+        based = [number for number in groups if not archive.is_exact(int(number))]
+        self.group = int(np.bincount(based).argmax()) if based else 0  # with a basis, and most blocks
+        self.has_basis = bool(based) or not len(groups)
 
     def listing(self) -> list[dict[str, Any]]:
         """Every image with its measured quality."""

@@ -29,7 +29,6 @@ from tpca_cli.report.facts import (
 from tpca_cli.store import Reader, format_of, open_checked
 
 if TYPE_CHECKING:
-    from tpca_cli.archive.index import Index
     from tpca_cli.archive.reader import Archive
 
 Floats = npt.NDArray[np.float64]
@@ -241,7 +240,7 @@ def image_list(archive: Archive, globs: Sequence[str] = ()) -> list[dict[str, An
 
     index = archive.index
     wanted = set(matching(archive.names_bytes, globs)) if globs else range(len(archive))
-    sizes = _image_bytes(index)
+    sizes = _image_bytes(archive)
     rows = zip(index.alive().tolist(), image_psnr(index), image_quality(index), strict=True)
     return [
         {
@@ -260,13 +259,17 @@ def image_list(archive: Archive, globs: Sequence[str] = ()) -> list[dict[str, An
     ]
 
 
-def _image_bytes(index: Index) -> list[int]:
-    """The bytes of each image; those of a block are shared by its images by their samples."""
+def _image_bytes(archive: Archive) -> list[int]:
+    """The bytes of each image; those of a block are shared by its images by their samples, or their files."""
+    index = archive.index
     sizes = np.zeros(len(index), np.int64)
-    samples, blocks = index.samples(), index.blocks
-    for first, count, size in zip(blocks["first"], blocks["count"], blocks["size"], strict=True):
+    samples, files, blocks = index.samples(), index.images["source_size"], index.blocks
+    for block, (first, count, size) in enumerate(
+        zip(blocks["first"], blocks["count"], blocks["size"], strict=True)
+    ):
         inside = slice(int(first), int(first) + int(count))
-        ends = np.rint(int(size) * np.cumsum(samples[inside]) / max(1, int(samples[inside].sum())))
+        parts = (files if archive.holds_files(block) else samples)[inside]
+        ends = np.rint(int(size) * np.cumsum(parts) / max(1, int(parts.sum())))
         sizes[inside] += np.diff(ends, prepend=0).astype(np.int64)
     return [int(size) for size in sizes]
 

@@ -22,6 +22,7 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
+from tpca_cli.formats import FILE
 from tpca_cli.framing import Framing
 from tpca_cli.quality import psnr as psnr_of
 from tpca_cli.report.charts import Curve
@@ -77,7 +78,8 @@ def squared_error(one: AnyPixels, other: AnyPixels) -> float:
 def from_archive(archive: Archive, sources: Sequence[str], count: int) -> list[SampleImage]:
     """Some images of an archive, with their originals where `sources` still has them."""
     refs = {ref.name: ref for ref in scan(sources).refs} if sources else {}
-    known = [position for position, name in enumerate(archive.names_bytes) if not sources or name in refs]
+    pictures = [at for at, image in enumerate(archive.alive) if archive.index.mode(int(image)) != FILE]
+    known = [position for position in pictures if not sources or archive.names_bytes[position] in refs]
     if not known:
         raise TpcaError("none of the archive's images is in the source: names are relative to the folder")
     return [_archive_sample(archive, known[at], refs) for at in evenly_spaced(len(known), count)]
@@ -103,10 +105,10 @@ def _sample(archive: Archive | Scores, position: int, refs: dict[bytes, ImageRef
     name, image = archive.names_bytes[position], int(archive.alive[position])
     original = None
     if name in refs:
-        header = images.probe(refs[name].path)
+        header = images.probe(refs[name].path, deep=True)
         shape = archive.index.shape(image)
         size = None if (header.height, header.width) == shape else shape
-        original = images.read(refs[name].path, size=size).pixels
+        original = images.read(refs[name].path, size=size, deep=True).pixels
     return SampleImage(
         printable(name), original, most, lambda components: archive.read(position, components=components)
     )
