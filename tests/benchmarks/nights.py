@@ -36,7 +36,7 @@ def bring(folder: Path, night: int) -> bytes:
 def quality(path: Path, prefix: bytes) -> float:
     """The measured PSNR of the images whose names begin so."""
     with Archive(path, ready=False) as archive:
-        chosen = archive.alive[[name.startswith(prefix) for name in archive.names]]
+        chosen = archive.alive[[name.startswith(prefix) for name in archive.names_bytes]]
         error, samples = archive.index.images["error"][chosen].sum(), archive.index.samples()[chosen].sum()
     return psnr(float(error), float(samples), 255)
 
