@@ -233,3 +233,19 @@ def test_options_that_do_not_belong_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "A.npy", np.eye(4))
     tpca("fit-basis", tmp_path / "in", "--operator", tmp_path / "A.npy", *out, code=2)
     tpca("fit-basis", tmp_path / "in", *out, "--components", 100000, "--memory", "10k", code=2)
+
+
+def test_tensors_are_not_compared_with_files_and_not_appended_to(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for k in range(3):
+        np.save(tmp_path / "in" / f"{k}.npy", np.full((5, 6, 7), 9 * k, np.uint8))
+    archive = tmp_path / "a.h5"
+    tpca("encode", tmp_path / "in", "-o", archive, "--method", "rank1", "--components", 2, "--force")
+    for words in (("verify", archive, "--against", tmp_path / "in"), ("diff", archive, tmp_path / "in")):
+        assert "holds tensors" in tpca(*words, code=2).err
+    before = archive.read_bytes()
+    appended = tpca("encode", tmp_path / "in", "-o", archive, "--append", "--components", 2, code=2)
+    assert "--append" in appended.err and "tensors" in appended.err
+    Image.new("L", (7, 30)).save(tmp_path / "picture.png")
+    assert tpca("encode", tmp_path / "picture.png", "-o", archive, "--append", code=2).err.count("tensors")
+    assert archive.read_bytes() == before

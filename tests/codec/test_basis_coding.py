@@ -104,6 +104,15 @@ def test_a_fine_step_leaves_plain_integers() -> None:
     assert code_basis(plain, np.zeros(12), 1.0) is plain
 
 
+def test_one_strong_eigentensor_is_coded_more_coarsely() -> None:
+    """Over very many frames the first one alone is beyond the range of a picture."""
+    energies = np.where(np.arange(40) < 1, 1e10, 1e6 * 0.9 ** np.arange(40))
+    basis = coded(SHAPES["color"], 4.0, energies=energies)
+    away = basis.factors[0] * 2.0**-basis.bits - smooth(SHAPES["color"], 40)
+    assert (energies * (away**2).sum(axis=0)).mean() <= np.prod(SHAPES["color"]) * 4.0**2 / 12 * 2
+    assert np.abs(away[:, 0]).max() < 2e-3
+
+
 def coder(basis: FixedBasis) -> Coder:
     framing = Framing("whole", *basis.frame_shape)
     rng = np.random.default_rng(3)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tpca_cli.errors import FileRefused
+from tpca_cli.errors import FileRefused, UsageError
 from tpca_cli.tensors import Grid, Item
 
 FORMS = ("npy", "npz", "tiff", "slices")
@@ -41,3 +41,12 @@ def about_item(blob: bytes, item: Item) -> dict[str, Any]:
     if (form == "slices" and (not stacked or item.floating)) or (form == "tiff" and not stacked):
         raise FileRefused(f"a tensor of {item} cannot be {form}")
     return {**item.to_dict(), "form": form, "slices": slices}
+
+
+def require_pictures(path: str, tensors: bool) -> None:
+    """UsageError if an archive holds tensors: files are neither compared with these nor added to them."""
+    if tensors:
+        raise UsageError(
+            f"{path} holds tensors, and only images are compared with files or added: "
+            "`tpca decode` it to compare arrays, and encode images into another file"
+        )

@@ -30,7 +30,9 @@ Arrays = Mapping[str, NDArray[Any]]
 FINENESS = 32
 """Pictures of eigentensors are rounded to this part of a step, before anything is quantised."""
 MOST = 1 << 15
-"""The largest sample of such a picture: finer steps than this allows are left to plain integers."""
+"""The largest sample of such a picture: eigentensors beyond it get a coarser step."""
+COARSER = 1.1
+"""What that may make of the noise of all of them; finer steps than this allows are left to plain integers."""
 TILES = (16, 8, 4)
 BLOCK_PIXELS = 1 << 19
 CANVAS_NUMBERS = 1 << 24
@@ -63,9 +65,12 @@ def code_basis(
         return basis
     columns = basis.factors[0] * 2.0**-basis.bits  # (L, M)
     shape = picture_shape(basis.frame_shape)
-    lengths = weights * (FINENESS / step)
-    largest = float((np.abs(columns).max(axis=0) * lengths).max(initial=0.0))
-    if min(shape[:2]) < TILES[-1] or not 0 < largest <= MOST or not _possible(shape, columns.shape[1]):
+    wanted = weights * (FINENESS / step)
+    cut = np.maximum(np.abs(columns).max(axis=0) * wanted / MOST, 1.0)  # (M,)
+    lengths = wanted / cut
+    if min(shape[:2]) < TILES[-1] or not _possible(shape, columns.shape[1]):
+        return basis
+    if not lengths.any() or (cut**2).mean() > COARSER:
         return basis
     best, size = basis, basis.stored_bytes
     found = _coded(basis, columns * lengths, lengths, source, None)

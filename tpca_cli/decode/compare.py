@@ -26,8 +26,9 @@ import numpy as np
 from tpca_cli import images, visual
 from tpca_cli.archive.facts import image_psnr, image_quality
 from tpca_cli.archive.format import any_exact
+from tpca_cli.archive.items import require_pictures
 from tpca_cli.archive.reader import Archive
-from tpca_cli.errors import FileRefused, ImageRefused, StorageError
+from tpca_cli.errors import FileRefused, ImageRefused, StorageError, printable
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import ordered_map
 from tpca_cli.quality import psnr
@@ -171,6 +172,7 @@ def compare_sources(
     progress: Progress | None = None,
 ) -> SourceComparison:
     """Hold every file of the sources to the archive; `lost` are the images in damaged blocks."""
+    require_pictures(printable(archive.path), archive.holds_tensors)
     found = scan(sources, whole=any_exact(archive.meta["groups"]))
     require_some(found, sources)
     positions = {name: position for position, name in enumerate(archive.names_bytes)}

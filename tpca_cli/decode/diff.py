@@ -15,8 +15,9 @@ import numpy.typing as npt
 from tpca_cli import images
 from tpca_cli.archive.facts import image_psnr
 from tpca_cli.archive.format import any_exact
+from tpca_cli.archive.items import require_pictures
 from tpca_cli.archive.reader import Archive
-from tpca_cli.errors import FileRefused, ImageRefused, StorageError, UsageError
+from tpca_cli.errors import FileRefused, ImageRefused, StorageError, UsageError, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.patterns import Sources
@@ -157,6 +158,7 @@ def _same_pixels(one: _Held, two: _Held, name: bytes) -> bool:
 
 def _folder(held: _Held, sources: Sources, workers: int, progress: Progress | None) -> Difference:
     """An archive and source files: by the digests of the files."""
+    require_pictures(printable(held.archive.path), held.archive.holds_tensors)
     found = scan(sources, whole=any_exact(held.archive.meta["groups"]))
     require_some(found, sources)
     refs = {ref.name: ref for ref in found.refs}

@@ -19,6 +19,7 @@ import numpy as np
 from tpca_cli import store
 from tpca_cli.archive.format import PEAK, any_exact
 from tpca_cli.archive.index import Index
+from tpca_cli.archive.items import require_pictures
 from tpca_cli.archive.limits import usual_or_more
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import linked_basis
@@ -75,6 +76,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
     basis = None if asked.basis is None else linked_basis(asked.basis)
     limit = usual_or_more(asked.reading.max_pixels)
     with Archive(asked.output, basis=basis, ready=False, max_pixels=limit) as archive:
+        require_pictures(printable(archive.path), archive.holds_tensors)
         target = Target.from_dict(archive.target)
         added = _target_of_new(archive, target, request.target)
         reading = replace(asked.reading, digest_bytes=archive.digest_bytes, whole=added.kind == "max_error")
@@ -129,6 +131,7 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     limit = usual_or_more(request.encode.reading.max_pixels)
     with Archive(request.encode.output, ready=False, max_pixels=limit) as archive:
+        require_pictures(printable(archive.path), archive.holds_tensors)
         found = scanned(request.encode, whole=any_exact(archive.meta["groups"]))
         news = changes(archive, found.refs, request.encode.reading)
         return {
