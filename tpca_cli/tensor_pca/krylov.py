@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tpca_cli.errors import ConvergenceError
+from tpca_cli.parallel import alone
 from tpca_cli.tensor_pca.eigen import Array, Eigenpairs, fix_signs, orthonormalize, solve_dense
 
 Product = Callable[[Array], Array]
@@ -83,9 +84,16 @@ def refine(multiply: Product, start: Array, count: int, steps: int = 1) -> Eigen
     for _ in range(steps - 1):
         # Column by column, the strongest first: otherwise each would hold some of the strong directions, and
         # in the next product only these would be left.
-        start = multiply(np.linalg.qr(start)[0])
-    start = orthonormalize(start) if steps == 1 else np.linalg.qr(start)[0]
+        start = multiply(_in_order(start))
+    start = orthonormalize(start) if steps == 1 else _in_order(start)
     return _Space(multiply, start, 1).pairs(count)
+
+
+def _in_order(vectors: Array) -> Array:
+    """An orthonormal basis in which every column depends on those before it only."""
+    with alone():  # threads would mostly wait for one another
+        q: Array = np.linalg.qr(vectors)[0]
+    return q
 
 
 class _Space:
