@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pictures import natural, noise
 
 from tpca_cli.errors import FileRefused
+from tpca_cli.exact import pixels
 from tpca_cli.exact.coders import PixelCoder
 
 
@@ -76,3 +77,24 @@ def test_mutated_blocks_are_refused_or_give_some_pixels(data):
     except FileRefused:
         return
     assert found[0].shape == (16, 16, 3)
+
+
+def test_values_with_gaps_are_coded_by_their_rank():
+    levels = np.cumsum(np.random.default_rng(3).integers(2, 40, 300)).astype(np.uint16)
+    pictures = [levels[natural(30, 40, 1, seed=k).astype(int)] for k in range(2)]
+    ranked = len(check_within(pictures, 65535))
+    assert ranked < 0.8 * len(pixels.encode(pictures, 65535, 0)[0])
+    check_within([np.full((4, 5, 1), 9, np.uint16)], 65535)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_mutated_tables_of_values_are_refused_or_give_some_samples(data):
+    picture = (natural(9, 11, 1) // 8).astype(np.uint16) * 1000
+    block = bytearray(PixelCoder(1, 65535).encode([picture])[0])
+    block[data.draw(st.integers(0, 30))] = data.draw(st.integers(0, 255))
+    try:
+        (found,) = PixelCoder(1, 65535).decode(bytes(block), [(9, 11)])
+    except FileRefused:
+        return
+    assert found.shape == picture.shape and found.dtype == np.uint16

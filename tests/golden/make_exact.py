@@ -36,6 +36,7 @@ def fill(root: Path) -> None:
         Image.fromarray(picture(24, 30, 3, 10 + number)).save(root / f"p{number}.png")
     Image.fromarray(picture(20, 20, 4, 20)).save(root / "alpha.png")
     Image.fromarray(picture(20, 20, 1, 21, 65535)[:, :, 0]).save(root / "deep.png")
+    Image.fromarray(picture(20, 20, 1, 23)[:, :, 0].astype(np.uint16) * 99).save(root / "gaps.png")
     Image.fromarray(noise(8, 8, 3, 22)).save(root / "noise.png")
 
 

@@ -31,6 +31,10 @@ TILE = 8
 """Blocks are packed as if pictures were cut into tiles of this side."""
 NUMBER = 4
 """Bytes of a length."""
+SHORT = 2
+"""Bytes of the length of a table."""
+SPARSE = 2
+"""Samples of 16 bits that use fewer than one in so many values are coded by the rank of theirs."""
 MOST_BYTES = 1 << 30
 """Of the files of one block."""
 BYTES_PER_PIXEL = 40
@@ -149,15 +153,48 @@ class PixelCoder:
 
     def encode(self, pictures: Sequence[Pixels]) -> tuple[bytes, list[Pixels]]:
         """A block, and the pictures that a reader will get."""
-        return pixels.encode(pictures, self.peak, self.tolerance)
+        if self.peak < 256:
+            return pixels.encode(pictures, self.peak, self.tolerance)
+        values = np.unique(np.concatenate([np.unique(picture) for picture in pictures]))
+        if self.tolerance or SPARSE * len(values) > int(values[-1]) + 1:
+            data, told = pixels.encode(pictures, self.peak, self.tolerance)
+            return bytes(SHORT) + data, told
+        table = zlib.compress(np.diff(values, prepend=0).astype("<u2").tobytes(), 9)
+        ranks = [np.searchsorted(values, picture).astype(np.uint16) for picture in pictures]
+        data, told = pixels.encode(ranks, max(len(values) - 1, 1), 0)
+        return len(table).to_bytes(SHORT, "little") + table + data, [values[rank] for rank in told]
 
     def decode(self, data: bytes, shapes: Sequence[Shape]) -> list[Pixels]:
         """The pictures of a block."""
-        return pixels.decode(data, shapes, self.channels, self.peak, self.tolerance)
+        if self.peak < 256:
+            return pixels.decode(data, shapes, self.channels, self.peak, self.tolerance)
+        length = SHORT + int.from_bytes(data[:SHORT], "little")
+        if length == SHORT:
+            return pixels.decode(data[SHORT:], shapes, self.channels, self.peak, self.tolerance)
+        values = _values(data[SHORT:length], self.peak)
+        ranks = pixels.decode(data[length:], shapes, self.channels, max(len(values) - 1, 1))
+        if max(int(rank.max()) for rank in ranks) >= len(values):
+            raise FileRefused("a sample with a value that its block does not have")
+        return [values[rank] for rank in ranks]
 
     def to_arrays(self) -> Arrays:
         """Nothing has to be known besides the description of the group."""
         return {}
+
+
+def _values(table: bytes, peak: int) -> NDArray[np.uint16]:
+    """The values that samples of a block have, rising."""
+    unpacker = zlib.decompressobj()
+    try:
+        flat = unpacker.decompress(table, 2 * (peak + 1) + 1)
+    except zlib.error as error:
+        raise FileRefused(f"values of samples that cannot be inflated ({error})") from None
+    if not unpacker.eof or len(flat) % 2 or not 2 <= len(flat) <= 2 * (peak + 1):
+        raise FileRefused("values of samples that end early, or are too many")
+    values = np.cumsum(np.frombuffer(flat, "<u2").astype(np.int64))
+    if values[-1] > peak or (np.diff(values) < 1).any():
+        raise FileRefused("values of samples that do not rise")
+    return values.astype(np.uint16)
 
 
 ExactCoder: TypeAlias = JpegCoder | FileCoder | PixelCoder
