@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pictures import folder, natural, save
 
 from tpca_cli import Archive, memory
-from tpca_cli.encode.choose_basis import _every
+from tpca_cli.encode.fit_design import every_tile
 from tpca_cli.framing import Framing
 from tpca_cli.memory import LEAST_MEMORY, Room, reading_bytes
 
@@ -97,5 +97,5 @@ def test_every_nth_tile_is_the_same_whatever_is_held(
     first = data.draw(st.integers(0, apart - 1))
     pixels = np.arange(height * width, dtype=np.uint16).reshape(height, width, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tpca_cli.encode.choose_basis.TILES_HELD", data.draw(st.integers(1, 20)))
-        assert np.array_equal(_every(framing, pixels, first, apart), framing.split(pixels)[first::apart])
+        patch.setattr("tpca_cli.encode.fit_design.TILES_HELD", data.draw(st.integers(1, 20)))
+        assert np.array_equal(every_tile(framing, pixels, first, apart), framing.split(pixels)[first::apart])

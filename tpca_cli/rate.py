@@ -34,6 +34,7 @@ QUALITY_SLACK = 0.5
 BUDGET_USE = 0.97
 TRUNCATION_LOSS_DB = 0.05
 STEEPEST, FLATTEST = -12.0, -0.1  # dB per unit of ln(step) that an extrapolation believes
+NEAR_DB = 0.15  # from here to the aim the slope of the last two values is right to a hundredth of a decibel
 EXACT_RMS = 0.1  # a smaller error than this, in pixel values, leaves hardly a sample wrong: exact will do
 EXACT_STEP = 0.4  # about the coarsest step, in pixel values, that gives identical pixels
 DETAIL_AIM = 0.05  # without a target, the error may take this share of the variance of an image
@@ -174,7 +175,7 @@ class Interval:
     @property
     def aim(self) -> float:
         """Inside, nearer to the bound that must not be crossed than to the other."""
-        share = 0.75 if self.ceiling else 0.25
+        share = 0.65 if self.ceiling else 0.35
         width = self.high - self.low
         return self.low + share * (width if math.isfinite(width) else PSNR_SLACK)
 
@@ -246,6 +247,16 @@ class StepSearch:
             return True
         self.step = proposed
         return False
+
+    def near(self, value: float) -> bool:
+        """Whether the step for the aim follows from this value: the curve is smooth."""
+        return abs(value - self.interval.aim) < NEAR_DB
+
+    def settle(self, value: float) -> None:
+        """After the end of a search: to the aim, from a value inside the interval that was measured last."""
+        if self.interval.holds(value) and math.isfinite(self.interval.high):
+            moved = self.step * math.exp((self.interval.aim - value) / self.local_slope)
+            self.step = min(max(moved, self.finest), self.coarsest)
 
     @property
     def local_slope(self) -> float:

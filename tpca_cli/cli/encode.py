@@ -244,8 +244,10 @@ def _locked(
     from tpca_cli import store
     from tpca_cli.cluster.connect import connect
     from tpca_cli.encode.remote import cluster_workers
+    from tpca_cli.parallel import alone
 
     with ExitStack() as stack:
+        stack.enter_context(alone())  # coders are trained by many small products
         stack.enter_context(store.lock(request.output, lock_wait))
         removed, kept = store.remove_stale(request.output)
         for path in [*removed, *kept]:

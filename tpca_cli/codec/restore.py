@@ -121,10 +121,15 @@ def _light(images: Singles) -> Singles:
 def _features(images: Singles) -> list[Ints]:
     """Every feature as integers (n, h, w)."""
     found = [d.astype(np.int64) for c in range(images.shape[1]) for d in _differences(images[:, c])]
-    if images.shape[1] >= 3:
-        light = _light(images).astype(np.int64)
-        found += [_follow(images[:, c].astype(np.int64) - light, light) for c in (0, 2)]
-    return found
+    return found + _follows(images)
+
+
+def _follows(images: Singles) -> list[Ints]:
+    """How far the first and the third channel are from following the brightness; none without colors."""
+    if images.shape[1] < 3:
+        return []
+    light = _light(images).astype(np.int64)
+    return [_follow(images[:, c].astype(np.int64) - light, light) for c in (0, 2)]
 
 
 def _follow(color: Ints, light: Ints) -> Ints:
@@ -181,34 +186,43 @@ def _classes(differences: list[Singles], borders: Ints) -> NDArray[np.intp]:
 
 
 def fit(decoded: list[Singles], originals: list[Singles]) -> Restorer:
-    """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL."""
+    """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL.
+
+    They are integers, and so are all sums, which float64 holds: their order does not matter.
+    """
     every = [_differences(_light(images)) for images in decoded]
     activities = np.concatenate([np.add(*_activity(d)).ravel()[::7] for d in every])
     ranks = np.linspace(0, 1, LEVELS + 1)[1:-1]
     borders = np.minimum(np.rint(np.quantile(activities, ranks)), 32767).astype(np.int64)
-    size = len(PAIRS)
-    gram, right = np.zeros((CLASSES, size, size)), np.zeros((CLASSES, size))
+    size, colors = len(PAIRS), len(_colors(decoded[0].shape[1]))
+    sums = np.zeros((CLASSES, size + 1, size + 1))
     for differences, before, after in zip(every, decoded, originals, strict=True):
-        classes = _classes(differences, borders).ravel()
-        error = _color_error(before, after).ravel().astype(np.float64)
-        columns = [d.ravel().astype(np.float64) for d in differences]
-        for a in range(size):
-            right[:, a] += np.bincount(classes, columns[a] * error, minlength=CLASSES)
-            for b in range(a, size):
-                gram[:, a, b] += np.bincount(classes, columns[a] * columns[b], minlength=CLASSES)
-                gram[:, b, a] = gram[:, a, b]
+        classes = _classes(differences, borders).ravel().astype(np.uint8)
+        order = np.argsort(classes, kind="stable")
+        ends = np.cumsum(np.bincount(classes, minlength=CLASSES))
+        columns = np.stack([*differences, _color_error(before, after)]).reshape(size + 1, -1)
+        columns = columns.take(order, axis=1)  # (differences and error, pixels), class by class
+        for sums_of_class, part in zip(sums, np.split(columns, ends[:-1], axis=1), strict=True):
+            wide = part.astype(np.float64)
+            sums_of_class += wide @ wide.T
+    gram, right = sums[:, :size, :size], sums[:, :size, size:] / colors
     ridge = 1e-3 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size + 1e4
-    weights = np.linalg.solve(gram + ridge * np.eye(size), right[..., None])[..., 0]
+    weights = np.linalg.solve(gram + ridge * np.eye(size), right)[..., 0]
     whole = np.clip(np.rint(weights * 2.0**BITS), -127, 127).astype(np.int64)
     restorer = Restorer(borders, whole, np.zeros((0, 0), np.int64))
     channels = decoded[0].shape[1]
     return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, decoded, originals))
 
 
+def _colors(channels: int) -> list[int]:
+    """The channels that are no alpha."""
+    return [channel for channel in range(channels) if not _is_alpha(channel, channels)]
+
+
 def _color_error(before: Singles, after: Singles) -> Singles:
-    """The mean error of the channels that are no alpha, (n, h, w)."""
-    colors = [c for c in range(before.shape[1]) if not _is_alpha(c, before.shape[1])]
-    return np.asarray((after - before)[:, colors].mean(axis=1), np.float32)
+    """The sum of the errors of the channels that are no alpha, (n, h, w)."""
+    colors = _colors(before.shape[1])
+    return np.asarray(sum(after[:, c] - before[:, c] for c in colors), np.float32)
 
 
 def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Singles]) -> Ints:
@@ -217,7 +231,11 @@ def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Sing
     size = feature_count(channels)
     gram, right = np.zeros((size, size)), np.zeros((size, channels))
     for before, after in zip(decoded, originals, strict=True):
-        columns = np.stack([feature.ravel() for feature in _features(before)]).astype(np.float64)
+        differences = [d for channel in range(channels) for d in _differences(before[:, channel])]
+        columns = np.empty((size, before[:, 0].size))  # (features, pixels)
+        columns[: len(differences)] = np.stack(differences).reshape(len(differences), -1)
+        for column, away in zip(columns[len(differences) :], _follows(before), strict=True):
+            column[:] = away.ravel()
         change = restorer._by_brightness(before) * 2.0**-BITS
         left = after - before
         for channel in range(channels):

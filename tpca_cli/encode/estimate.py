@@ -13,6 +13,9 @@ from tpca_cli.encode.sample import pixel_count
 from tpca_cli.quality import decibel, psnr
 from tpca_cli.rate import TRUNCATION_LOSS_DB
 
+WINDOW_BITS = 0.97  # of what windows take, whole images do: less of them is an edge
+FILE_BYTES = 2000  # of an empty archive
+
 
 def sample_value(
     kind: str, drafts: Sequence[GroupDraft], step: float, components: int | None, *, quick: bool = False
@@ -27,17 +30,24 @@ def sample_value(
         scale = draft.scale * pixel_count(draft.sample) / max(pixel_count(sample), 1)
         measured = [coder.encode(pictures) for pictures in batches(draft.framing, sample)]
         share = scale / draft.range.reference**2
-        error += sum(float(block.sse.sum()) for block in measured) * share
+        lost = sum(float(block.sse.sum()) for block in measured)
+        bits = float(sum(block.bits for block in measured))
+        if draft.spread is not None:
+            lost *= draft.spread.error_ratio(coder.step, few=quick)
+            bits *= draft.spread.size_ratio(coder.step, few=quick)
+        if draft.windowed:
+            bits *= WINDOW_BITS
+        error += lost * share
         samples += sum(pixels.size for pixels in sample) * scale
         energy += sum(float((pixels.astype(float) ** 2).sum()) for pixels in sample) * share
-        size += sum(block.bits for block in measured) / 8 * scale
+        size += bits / 8 * scale
         size += sum(array.nbytes for array in coder.to_arrays().values())
         size += 24 * len(draft.members)  # names and index, about
     if kind == "psnr":
         return psnr(error, samples)
     if kind == "energy":
         return math.inf if error <= 0 else decibel(energy / error)
-    return decibel(size + 4000)
+    return decibel(size + FILE_BYTES)
 
 
 def _sample_quality(drafts: Sequence[GroupDraft], step: float, quick: bool) -> float:

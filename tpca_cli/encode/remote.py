@@ -15,9 +15,9 @@ from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import ASKED_BYTES, PROCESS, cluster_threads
 from tpca_cli.cluster.paths import anchored, as_given, errors_as_given, meter, probes, shards_of
 from tpca_cli.codec.basis_coding import coder_from_arrays
-from tpca_cli.encode.choose_basis import Design, FittedGroup, design_operator, solve_design
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, Plan, Task, described, kept, restored, tasks_of
 from tpca_cli.encode.exact_blocks import ExactPlan
+from tpca_cli.encode.fit_design import Design, FittedGroup, design_operator, solve_design
 from tpca_cli.encode.workers import Workers
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.interfaces import Pixels, Progress

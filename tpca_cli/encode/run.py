@@ -218,8 +218,11 @@ def _search_on_samples(
     for tried in range(MAX_SAMPLE_STEPS):
         if progress:
             progress("searching the step", tried, MAX_SAMPLE_STEPS)
-        if search.record(sample_value(target.kind, drafts, search.step, target.components, quick=quick)):
+        value = sample_value(target.kind, drafts, search.step, target.components, quick=quick)
+        if search.record(value) or search.near(value):
             break
+    if not quick:
+        search.settle(value)
     if progress:
         progress("searching the step", MAX_SAMPLE_STEPS, MAX_SAMPLE_STEPS)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tpca_cli.encode.choose_basis import FittedGroup, fit_group
 from tpca_cli.encode.code_blocks import Coded, code_all
+from tpca_cli.encode.fit_design import FittedGroup, fit_group
 from tpca_cli.sources.probe import Probe, probe_members
 
 
