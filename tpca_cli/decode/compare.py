@@ -142,7 +142,8 @@ class Floor:
             return cls((PLAIN_DB,) * len(metas), True, f"{text}, for each image", least, either=True)
         if "psnr" in asked:
             floor = float(asked["psnr"]) - SLACK_DB
-            why = f"{SLACK_DB:g} less than the {asked['psnr']:g} that were asked for"
+            told = "of the default" if asked.get("detail") else "that were asked for"
+            why = f"{SLACK_DB:g} less than the {asked['psnr']:g} {told}"
         else:
             floor, why = PLAIN_DB, "the archive was asked for no quality"
         return cls((floor,) * len(metas), True, f"{floor:g} dB ({why}) and {share}, for each image")
