@@ -249,3 +249,56 @@ def test_tensors_are_not_compared_with_files_and_not_appended_to(tmp_path: Path)
     Image.new("L", (7, 30)).save(tmp_path / "picture.png")
     assert tpca("encode", tmp_path / "picture.png", "-o", archive, "--append", code=2).err.count("tensors")
     assert archive.read_bytes() == before
+
+
+@pytest.mark.parametrize("method", ["operator", "subspace", "rank1"])
+@pytest.mark.parametrize("kind", ["volume float32", "volume float64", "volume uint16", "order 1", "order 5"])
+def test_scores_of_tensors_are_the_product_and_rebuild_them(kind: str, method: str, tmp_path: Path) -> None:
+    found = np.stack(arrays(tmp_path / "in", kind))
+    more = ("--truncation", "svd") if method == "rank1" else ()
+    fit = ("-o", tmp_path / "b.h5", "--method", method, "--components", M, "--center", *more)
+    tpca("fit-basis", tmp_path / "in", *fit)
+    plain = ("--basis", tmp_path / "b.h5", "--plain", "--dtype", "float64")
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "s.h5", *plain)
+    basis = tpca_cli.Basis(tmp_path / "b.h5")
+    u = basis.eigentensors.reshape(basis.components, -1).T  # (L, M)
+    x = found.reshape(COUNT, -1) - basis.mean.reshape(-1)
+    with tpca_cli.Scores(tmp_path / "s.h5") as scores:
+        d = scores.rows(0, COUNT)
+        rebuilt = scores.tensor(3)
+    assert np.abs(d - x @ u).max() <= 1e-12 * np.linalg.norm(found.reshape(COUNT, -1), axis=1).max()
+    tpca("verify", tmp_path / "s.h5")
+    assert "images" in tpca("inspect", tmp_path / "s.h5").out
+    tpca("decode", tmp_path / "s.h5", "-o", tmp_path / "out")
+    back = np.load(tmp_path / "out" / "03.npy")
+    assert back.dtype == found.dtype and back.shape == found.shape[1:] and np.array_equal(back, rebuilt)
+    expected = (d[3] @ u.T + basis.mean.reshape(-1)).reshape(back.shape)
+    slack = 0.51 if found.dtype.kind == "u" else 1e-5 * np.abs(found).max()
+    limits = (0, np.iinfo(found.dtype).max) if found.dtype.kind == "u" else (None, None)
+    assert np.abs(back - np.clip(expected, *limits)).max() <= slack
+
+
+def test_scores_of_bands_in_a_tiff_of_pages(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for k in range(5):
+        bands = tensor((7, 8, 9), np.uint16, k)  # seven bands
+        pages = [Image.fromarray(band) for band in bands]
+        pages[0].save(tmp_path / "in" / f"{k}.tif", save_all=True, append_images=pages[1:])
+    stack = (tmp_path / "in", "--stack")
+    tpca("fit-basis", *stack, "-o", tmp_path / "b.h5", "--method", "subspace", "--all")
+    tpca("encode", *stack, "-o", tmp_path / "s.h5", "--basis", tmp_path / "b.h5", "--plain")
+    tpca("decode", tmp_path / "s.h5", "-o", tmp_path / "out")
+    with Image.open(tmp_path / "out" / "2.tif") as back:
+        assert back.n_frames == 7
+        back.seek(4)
+        away = np.abs(np.asarray(back).astype(int) - tensor((7, 8, 9), np.uint16, 2)[4].astype(int))
+    assert away.max() <= 1  # all components: coefficients of float32 are the only loss
+
+
+@pytest.mark.parametrize("wrong", [("--append",), ("--cluster", "local:1"), ("--psnr", 30), ("--dry-run",)])
+def test_scores_of_tensors_refuse_what_is_for_images(wrong: tuple[object, ...], tmp_path: Path) -> None:
+    arrays(tmp_path / "in", "order 1")
+    tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--method", "subspace", "--components", 2)
+    plain = ("encode", tmp_path / "in", "-o", tmp_path / "s.h5", "--basis", tmp_path / "b.h5", "--plain")
+    assert str(wrong[0]) in tpca(*plain, *wrong, code=2).err
+    assert "has 2" in tpca(*plain, "--components", 3, code=2).err

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.items import are_tensors
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import duration, human, table
 from tpca_cli.errors import printable
@@ -60,6 +61,11 @@ def _plain(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int
     options.refuse_typed(("method", "tile"), "--basis brings its own method and framing: leave out {}")
     if not asked["append"]:
         options.refuse_typed(("on_change",), "{} belongs to --append")
+    tensors = are_tensors(asked["sources"], asked["stack"])
+    if tensors:
+        options.refuse_typed(
+            ("append", "size", "cluster", "dry_run"), "{} is of no use here: leave it out for tensors"
+        )
     output = asked["output"]
     if asked["append"] and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to a file stays a link
@@ -78,6 +84,8 @@ def _plain(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int
         asked["append"],
         asked["on_change"],
     )
+    if tensors:
+        return _locked(console, replace(request, append=False), None, asked["lock_wait"], tensors)
     if asked["dry_run"]:
         return _plan(console, request)
     return _locked(console, request, asked["cluster"], asked["lock_wait"])
@@ -92,7 +100,9 @@ def _plan(console: Console, request: PlainRequest) -> int:
     return 0
 
 
-def _locked(console: Console, request: PlainRequest, cluster: str | None, lock_wait: float) -> int:
+def _locked(
+    console: Console, request: PlainRequest, cluster: str | None, lock_wait: float, tensors: bool = False
+) -> int:
     """Project the sources under the lock of the output, and say what the file holds."""
     from tpca_cli import store
     from tpca_cli.cluster.connect import connect
@@ -109,7 +119,12 @@ def _locked(console: Console, request: PlainRequest, cluster: str | None, lock_w
             connected = stack.enter_context(connect(cluster))
             probe = cluster_workers(connected).probe
             request = replace(request, probe=probe, project=partial(project_on, connected))
-        result = encode_plain(request, console.say, console.progress)
+        if tensors:
+            from tpca_cli.encode.plain_items import encode_plain_items
+
+            result = encode_plain_items(request, console.progress)
+        else:
+            result = encode_plain(request, console.say, console.progress)
     console.skipped(result.skipped)
     return _tell(console, request, result)
 

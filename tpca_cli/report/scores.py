@@ -41,7 +41,7 @@ def scores_facts(scores: Scores) -> Facts:
     images = (
         ("images", f"{data['images']:,}"),
         ("folders", ", ".join(shown) + more),
-        ("samples", samples_text(data["sample_type"], data["frame_shape"][2])),
+        ("samples", str(scores.item or samples_text(data["sample_type"], scores.framing.channels))),
         ("framing", data["framing"]),
         ("source files", human(data["source_bytes"])),
     )

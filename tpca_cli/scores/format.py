@@ -22,9 +22,9 @@
 | `notes/skipped`   | u1       | (bytes,)    |           | JSON list of [path, reason]                    |
 
 Root attributes: `format` = "tpca-scores", `format_version`, `digest`, `method`, `basis_digest` (the digest
-of the basis file), `sample_type` (u1 or u2), and `meta`, a JSON object with `method`, `framing`, `dtype`,
-`components`, `total` and `measured` of the basis, and `piece_rows`: how many rows of `coefficients`, `name`
-and `label` make a piece.
+of the basis file), `sample_type` (u1 or u2; of tensors also f4, f8), and `meta`, a JSON object with `method`,
+`framing`, `dtype`, `components`, `total` and `measured` of the basis, `item` (shape and type) of tensors, and
+`piece_rows`: how many rows of `coefficients`, `name` and `label` make a piece.
 
 The rows of tiles are counted by `frame` instead of `image`. `coefficients`, `name` and `label` are read piece
 by piece, each held to its digest; the root digest covers all else but `image`, `component`, `frame` and

@@ -33,6 +33,7 @@ from tpca_cli.framing import TILE, Framing
 from tpca_cli.interfaces import Pixels
 from tpca_cli.names import check_names
 from tpca_cli.scores.format import FORMAT, SCORES_SCHEMA, TEXTS, label_of
+from tpca_cli.scores.items import about_tensor, item_of, tensor_of
 from tpca_cli.scores.writer import ScoresBasis, frame_counts
 
 Rows = npt.NDArray[Any]
@@ -84,7 +85,8 @@ class Scores:
         self.basis_digest = str(file.attrs["basis_digest"])
         self.components = int(meta["components"])
         self.eigenvalues: npt.NDArray[np.float64] = file.array("eigenvalue")
-        if self.samples not in PEAK:
+        self.item = item_of(meta, self.framing)
+        if self.samples not in PEAK if self.item is None else self.samples != self.item.dtype:
             raise ValueError(f"samples of type {self.samples!r}")
         self._rows = {name: int(meta["piece_rows"][name]) for name in ("coefficients", *TEXTS)}
         self.frames, m = file.shape("coefficients")
@@ -115,7 +117,7 @@ class Scores:
         columns["digest"] = file.array("sources/digest")
         known = {mode.encode(): number for number, mode in enumerate(MODES) if mode}
         columns["mode"] = np.array([known[mode] for mode in file.array("mode").tolist()], np.int64)
-        columns["peak"] = np.full(n, PEAK[self.samples], np.int64)
+        columns["peak"] = np.full(n, PEAK.get(self.samples, 0), np.int64)
         names = tuple(name for piece in self._texts("name") for name in piece.tolist())
         if {len(values) for values in columns.values()} | {len(names), file.shape("label")[0]} != {n}:
             raise ValueError("the columns of the images differ in length")
@@ -135,7 +137,10 @@ class Scores:
             raise ValueError(f"an image of more than {self._max_pixels} pixels; raise --max-pixels")
         modes = [MODES[k] for k in np.unique(columns["mode"])]
         for mode in modes:
-            if dtype_of(mode) != self.samples or CHANNELS[mode] > self.framing.channels:
+            if self.item is not None:
+                if mode != self.item.mode or {*heights, *widths} - {*self.item.picture[:2]}:
+                    raise ValueError(f"a {mode} image among tensors {self.item}")
+            elif dtype_of(mode) != self.samples or CHANNELS[mode] > self.framing.channels:
                 raise ValueError(f"a {mode} image in {self.framing.channels} channels of {self.samples}")
 
     def _table(self, columns: dict[str, Any]) -> dict[str, Any]:
@@ -245,7 +250,7 @@ class Scores:
         """The basis: the one in the file, or the one that was named."""
         linked = not self._file.has("basis/energies")
         if not linked:
-            basis = basisfile.basis_in(self._file, self.method, self.framing)
+            basis = basisfile.basis_in(self._file, self.method, self.framing, self.item)
         elif self._basis_path is None:
             raise FileRefused(
                 f"{printable(self.path)}: its basis {self.basis_digest} is in another file: "
@@ -264,13 +269,15 @@ class Scores:
                 f"{printable(self.path)} was refused: a basis of {basis.components} "
                 f"for {self.components} columns"
             )
-        return ScoresBasis(basis, self.framing, self.samples, self.basis_digest, linked)
+        return ScoresBasis(basis, self.framing, self.samples, self.basis_digest, linked, self.item)
 
     def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
         """One image, `(h, w, c)`, rounded to its sample type; fewer `components` give a blurrier one.
 
         `threads` are for the bands of an archive's large images; here every image is one.
         """
+        if self.item is not None:
+            return self.tensor(position, components=components)
         from tpca_cli.images import narrow  # late: numbers can be had without image decoders
 
         block = self.index.blocks_of(position)[0]
@@ -285,6 +292,19 @@ class Scores:
                     self._blocks.popitem(last=False)
         pixels = pictures[position - int(self.index.blocks["first"][block])]
         return narrow(pixels, self.index.mode(position))
+
+    @property
+    def holds_tensors(self) -> bool:
+        """Whether it was made of tensors and not of images."""
+        return self.item is not None
+
+    def tensor(self, position: int, *, components: int | None = None) -> Rows:
+        """One tensor, rebuilt in its own shape and type."""
+        return tensor_of(self.of, self.coefficients(position)[:, :components])
+
+    def about_tensor(self, position: int) -> dict[str, Any]:
+        """Shape, type and form of a tensor."""
+        return about_tensor(self.item, self.names_bytes[position])
 
     def _rebuilt(self, block: int, components: int | None) -> list[Pixels]:
         """X_in = U_il d_nl (eq 4.1.1) of the images of a block."""
@@ -380,7 +400,7 @@ class Scores:
             "dtype": f"float{8 * self.dtype.itemsize}",
             "method": self.method,
             "framing": f"{self.framing.kind} {self.framing.height}x{self.framing.width}",
-            "frame_shape": list(self.framing.frame_shape),
+            "frame_shape": list(self.framing.frame_shape if self.item is None else self.item.shape),
             "sample_type": self.samples,
             "labels": dict(Counter(self.labels)),
             "sizes": [list(size) for size in sizes[:20]],

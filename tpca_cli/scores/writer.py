@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tpca_cli.archive.writer import most_open
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.scores.format import SCORES_SCHEMA, TEXT_ROWS, label_of, piece_rows
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
+from tpca_cli.tensors import Item
 
 Rows = npt.NDArray[Any]
 
@@ -32,14 +33,13 @@ class ScoresBasis:
     samples: str  # the type of the images' samples
     digest: str
     link: bool = False
+    item: Item | None = None  # of tensors that are no images
 
     def truncate(self, components: int | None) -> ScoresBasis:
         """With the first components alone."""
         if components is None or components >= self.basis.components:
             return self
-        return ScoresBasis(
-            self.basis.truncate(components), self.framing, self.samples, self.digest, self.link
-        )
+        return replace(self, basis=self.basis.truncate(components))
 
 
 def write_scores(
@@ -75,7 +75,7 @@ def write_scores(
             _count(writer, "frame", int(counts.sum()))
             _stream(writer, "image_of_frame", "<i8", _images_of_frames(counts), 1 << 16, compress=True)
         if not of.link:
-            basisfile.put_basis(writer, of.basis)
+            basisfile.put_basis(writer, of.basis, of.framing.frame_shape)
         total, size = int(counts.sum()), pieces["coefficients"]
         stream = writer.stream(
             "coefficients", dtype, (m,), size, compress, total if total else None, (by, "component")
@@ -110,6 +110,7 @@ def _describe(writer: store.Writer, of: ScoresBasis, pieces: dict[str, int]) -> 
             "total": basis.total,
             "measured": measured,
             "piece_rows": pieces,
+            **({} if of.item is None else {"item": of.item.to_dict()}),
         }
     )
 
