@@ -184,18 +184,23 @@ def main() -> None:
             command = (sys.executable, __file__, listed, "--contestant", codec, quality)
             options = " ".join(f"{key}={value}" for key, value in CODECS[codec].items())
             rows.append((f"{codec} {options} q={quality}", command))
-        first = None
+        first, costs = None, dict[str, float]()
         for number, (name, command) in enumerate(rows):
             if number and given.only not in name:
                 continue
             found = best(given.turns, *command)
             first = first or found
+            costs[name] = found.cpu
             size, psnr = found.data.get("archive_bytes", 0), found.data.get("psnr") or 0.0
             print(
                 f"| {name:22} | {found.cpu:5.1f} | {found.cpu / first.cpu:7.2f} | {found.elapsed:9.1f} "
                 f"| {found.peak:7.0f} | {size:8} | {psnr:5.2f} |",
                 flush=True,
             )
+        asked = costs.get(f"--psnr {given.psnr:g}")
+        for name, cost in costs.items():
+            if asked and name.split()[0] in CODECS:
+                print(f"--psnr takes {asked / cost:.2f} x the CPU time of {name}")
 
 
 if __name__ == "__main__":
