@@ -37,13 +37,13 @@ def name_problem(name: bytes) -> str | None:
 def restored_names(names: Sequence[bytes], ending: bytes, kept: Collection[bytes] = ()) -> list[bytes]:
     """The file names of restored images: the stem stays, the ending is that of the new format.
 
-    Where two would become one (`a.bmp` and `a.jpg`), the later keeps its whole name before the ending, and
-    so does one that would take the name of a folder (`a.jpg` beside `a.png/b.jpg`). What has the ending
-    already keeps its name (`a.png` beside `a.jpg`), and nothing takes a name that is `kept` for another.
+    Where two would become one (`a.jpg` and `a.png`), the later keeps its whole name before the ending, and
+    so does one that would take the name of a folder (`a.jpg` beside `a.png/b.jpg`). Nothing takes a name that
+    is `kept` for another.
     """
     taken = folders_of(names) | set(kept)
     result: dict[bytes, bytes] = {}
-    for name in sorted(names, key=lambda name: (not name.endswith(ending), name)):
+    for name in sorted(names):
         folder, slash, last = name.rpartition(b"/")
         stem, dot, _ = last.rpartition(b".")
         target = folder + slash + (stem if dot and stem else last) + ending
