@@ -131,8 +131,8 @@ def _product(y: npt.NDArray[np.floating], z: npt.NDArray[np.floating]) -> Intege
 
 SMALL = 8192  # up to so many frames LAPACK solves: there is no good start for an iteration here
 COLUMNS = 256  # components computed together, fewer where frames are large: bounded memory,
-SUMS = 1 << 23  # of so many values
-CHUNK = 1 << 22  # pixels in float64 at a time
+SUMS = 1 << 22  # of so many values
+CHUNK = 1 << 21  # pixels in float64 at a time
 
 
 def solve_subspace(
@@ -152,6 +152,8 @@ def solve_subspace(
     floating-point solve then sees the same matrix, and the basis has the same bits, for any order of
     the frames. The operator is used up.
     """
+    import scipy.linalg
+
     order = np.arange(gram.n) if order is None else order
     a = gram.matrix(center=center, order=order, consume=True)  # (N, N)
     total = float(np.trace(a))
@@ -181,9 +183,13 @@ def solve_subspace(
     # For Q = X b the residual A Q - Q Lambda is X rho, rho = a b - b Lambda, of norm rho' a rho.
     b = by_frame[order]
     del by_frame
-    b = np.linalg.solve(r.T, b.T).T
-    rho = a @ b - b * values
-    residuals = np.sqrt(np.maximum(np.einsum("nl,nl->l", rho, a @ rho), 0.0))
+    b = scipy.linalg.solve_triangular(r, b.T, trans="T", overwrite_b=True, check_finite=False).T  # b r^-1
+    del r
+    residuals = np.empty(len(values))
+    for start in range(0, len(values), COLUMNS):  # few at a time: Q has the memory
+        few = slice(start, start + COLUMNS)
+        rho = a @ b[:, few] - b[:, few] * values[few]
+        residuals[few] = np.sqrt(np.maximum(np.einsum("nl,nl->l", rho, a @ rho), 0.0))
     check_residual(Eigenpairs(values, q, residuals), tolerance)
     return SubspaceBasis(frames.frame_shape, q, values, total, mean, residuals)
 
