@@ -24,6 +24,11 @@ def human(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 image`, `62 images`, `10,000 images`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 class TpcaError(Exception):
     """Something failed for a reason that the user can act on; `skipped` are inputs and the reasons."""
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.errors import human
-from tpca_cli.report.facts import Facts, Section, counted, energies, percent
+from tpca_cli.errors import counted, human
+from tpca_cli.report.facts import Facts, Section, energies, percent
 from tpca_cli.report.terminal import NARROWEST, WIDEST, listing, render, spectrum
 
 

@@ -38,7 +38,7 @@ from tpca_cli.encode.exact import check_request, code_exactly
 from tpca_cli.encode.extend import Extended, Part, extend
 from tpca_cli.encode.run import Assembled, EncodeRequest, LowQuality, assemble, draft_groups, reach_target
 from tpca_cli.encode.sample import take_sample
-from tpca_cli.errors import TargetError, UsageError, printable
+from tpca_cli.errors import TargetError, UsageError, counted, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Range, Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
@@ -241,7 +241,8 @@ class _Work:
         except TargetError as problem:  # the archive goes on; `extend` says what misses its target
             self.say(str(problem))
             return self._with_group(number, members)[0]
-        self.say(f"{len(members)} new {draft.kind} images are coded at a step of their own")
+        new = counted(len(members), f"new {draft.kind} image")
+        self.say(f"a step of its own for {new}")
         index = _renumbered(result.index, [len(self.archive.groups) + self.made])
         self.made += len(result.groups)
         return Part(index, result.groups, result.payload, result.skipped, result.low_quality)
@@ -311,9 +312,8 @@ class _Work:
         drafts, skipped, target = draft_groups(request, found, self.progress)
         request = replace(request, target=target)
         for draft in drafts:
-            self.say(
-                f"{len(draft.members)} new {draft.kind} images get a basis of their own: {draft.describe()}"
-            )
+            new = counted(len(draft.members), f"new {draft.kind} image")
+            self.say(f"a basis of its own for {new}: {draft.describe()}")
         if not drafts:
             yield Part(Index.build([], []), (), (), tuple(skipped))
             return

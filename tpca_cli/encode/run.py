@@ -28,7 +28,7 @@ from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
 from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sample_value, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
-from tpca_cli.errors import TargetError, UsageError, printable
+from tpca_cli.errors import TargetError, UsageError, counted, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.quality import decibel, loses_detail, peak_of, psnr
 from tpca_cli.rate import EXACT_STEP, Range, StepSearch, Target, first_step
@@ -72,7 +72,7 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
         aim = f"a quality of {target.value:g}" if target.kind == "quality" else f"{target.value:g} dB"
         say(f"no target given: aiming at {aim} (--quality, --psnr, --max-bytes, .. choose another)")
     for draft in drafts:
-        say(f"{len(draft.members)} {draft.kind} images: {draft.describe()}")
+        say(f"{counted(len(draft.members), f'{draft.kind} image')}: {draft.describe()}")
     skipped = [*found.skipped, *skipped]
     with removed_unless_interrupted(request.output):
         result = reach_target(request, drafts, skipped, found, say, progress)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.errors import FileRefused, human, printable
+from tpca_cli.errors import FileRefused, counted, human, printable
 from tpca_cli.names import matching
 from tpca_cli.report.facts import (
     ALGORITHMS,
     Facts,
     Section,
-    counted,
     energy_text,
     samples_text,
     shape_text,

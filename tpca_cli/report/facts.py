@@ -52,11 +52,6 @@ class Spectrum:
     total: float
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 image`, `62 images`, `10,000 images`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def percent(part: float, whole: float) -> str:
     """A share with as many digits as it deserves: 3.2 %, 99.98 %, never a false 100 %."""
     share = 100.0 * part / whole if whole > 0 else 0.0

@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.codec.coder import Coder
-from tpca_cli.errors import UsageError, human, printable
+from tpca_cli.errors import UsageError, counted, human, printable
 from tpca_cli.report.charts import COLORS, Chart, Series
 from tpca_cli.report.facts import (
     ALGORITHMS,
     Facts,
     Section,
     Spectrum,
-    counted,
     energy_text,
     samples_text,
     shape_text,
