@@ -9,7 +9,7 @@ from command import tpca
 from pictures import folder
 
 from tpca_cli.checkpoint import MARK, Checkpoint, partial_folder, plan_digest, remove_partial
-from tpca_cli.encode import append, run
+from tpca_cli.encode import extend, run
 from tpca_cli.errors import Interrupted, OutputExists
 
 
@@ -66,7 +66,7 @@ def test_an_append_of_another_size_takes_nothing_over(tmp_path: Path, monkeypatc
         raise Interrupted(9)
 
     with monkeypatch.context() as patch:
-        patch.setattr(append, "write_archive", killed)
+        patch.setattr(extend, "write_archive", killed)
         tpca(*command, "-o", tmp_path / "a.h5", "--size", "16x16", code=137)
     tpca(*command, "-o", tmp_path / "a.h5")
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "clean.h5").read_bytes()
