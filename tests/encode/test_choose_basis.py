@@ -31,6 +31,17 @@ def test_only_a_sample_for_tiles_is_cut(
     assert pixel_count(sample.pictures) <= sampling.SAMPLE_PIXELS
 
 
+def test_of_large_images_a_part_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of quality are pictures as people see them, and stay few pixels however large the images."""
+    folder(tmp_path, 6, sizes=((128, 140), (20, 300), (32, 32)))
+    monkeypatch.setattr(sampling, "SAMPLE_PIXELS", 6 * 32**2)
+    monkeypatch.setattr(sampling, "SEEN", 32)
+    ((kind, members),) = survey([str(tmp_path)], Reading()).groups.items()
+    sample = take_sample(members, kind, Reading(), windows=False, seen_area=True)
+    assert sorted({pixels.shape[:2] for pixels in sample.pictures}) == [(20, 32), (32, 32)]
+    assert len(sample.pictures) == len(members)
+
+
 def test_few_small_images_are_taken_whole(tmp_path: Path) -> None:
     folder(tmp_path, 3, sizes=((100, 60), (70, 50)))
     ((kind, members),) = survey([str(tmp_path)], Reading()).groups.items()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from ssimulacra2 import compute_ssimulacra2
 
-from tpca_cli.visual import evidence, score
+from tpca_cli.visual import evidence, score, ssimulacra2
 
 Pixels = NDArray[np.uint8]
 
@@ -92,3 +92,16 @@ def test_bands_add_up_to_about_the_picture() -> None:
     upper, lower = (evidence(original[rows], decoded[rows])[0] for rows in (slice(256), slice(256, 512)))
     assert (upper + lower).score == pytest.approx(whole.score, abs=1.0)
     assert (upper + lower).pixels.tolist() == whole.pixels.tolist()
+
+
+def test_a_large_picture_is_compared_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is bounded then, and the score nearly the same: only the blur at the edges differs."""
+    original = picture(1100, 300, 5)
+    decoded = as_jpeg(original, 60)
+    whole = score(original, decoded)
+    monkeypatch.setattr(ssimulacra2, "BAND", 1 << 16)
+    seen: list[int] = []
+    compare = ssimulacra2._compare
+    monkeypatch.setattr(ssimulacra2, "_compare", lambda *given: seen.append(len(given[0])) or compare(*given))
+    assert score(original, decoded) == pytest.approx(whole, abs=0.3)
+    assert sum(seen) == 1100 and len(seen) == 2

@@ -301,8 +301,8 @@ def draft_fitted(
     The few numbers of a rank-1 basis are known from part of the pixels; a dense one is fitted to all. The
     step counts for samples up to 255.
     """
-    windows = method != "subspace" and target.kind != "quality"  # people see whole images
-    sample = take_sample(members, kind, reading, windows=windows)
+    seen = target.kind == "quality"  # people see whole images, or as much as they look at together
+    sample = take_sample(members, kind, reading, windows=method != "subspace" and not seen, seen_area=seen)
     pictures, scope = sample.pictures, sample.range(kind, target)
     if target.kind == "quality" and method == "auto":
         method = "rank1"  # only its steps can be made for people

@@ -26,6 +26,7 @@ SAMPLE_IMAGES = 256
 MANY_IMAGES = 1024  # of which all pixels are few
 SAMPLE_PIXELS = 2**20
 WINDOWS = (128, 64)  # sides of a window: the larger where an image gives at least four of them
+SEEN = 512  # side of what is looked at of a large image: all scales that people see errors at are in it
 SPREAD = (0.7548776662466927, 0.5698402909980532)  # steps that fill a square evenly
 _CHUNK = 1 << 14  # pixels that are squared together
 
@@ -49,14 +50,18 @@ def pixel_count(pictures: Sequence[Pixels]) -> int:
     return sum(pixels.shape[0] * pixels.shape[1] for pixels in pictures)
 
 
-def take_sample(members: Sequence[Member], kind: Kind, reading: Reading, *, windows: bool = True) -> Sample:
+def take_sample(
+    members: Sequence[Member], kind: Kind, reading: Reading, *, windows: bool = True, seen_area: bool = False
+) -> Sample:
     """Images at even distances, counted in pixels; where all would be too many, they give windows.
 
-    Without `windows`, for frames that are whole images, fewer images are taken.
+    Without `windows`, for frames that are whole images, fewer images are taken; where it is about a
+    `seen_area`, of the larger ones as much as people look at together.
     """
     areas = [member.height * member.width for member in members]
     if sum(areas) <= SAMPLE_PIXELS or not windows:
-        count = min(len(members), MANY_IMAGES if windows else max(1, SAMPLE_PIXELS // max(areas)))
+        largest = min(max(areas), SEEN**2) if seen_area else max(areas)
+        count = min(len(members), MANY_IMAGES if windows else max(1, SAMPLE_PIXELS // largest))
         shares = {len(members) * k // count: 0 for k in range(count)}
     else:
         shares = _shares(areas)
@@ -68,6 +73,8 @@ def take_sample(members: Sequence[Member], kind: Kind, reading: Reading, *, wind
         except (ImageRefused, StorageError):
             return None  # the pass over all images reports it
         parts = [part.copy() for part in _windows(pixels, share, position)] if share else [pixels]
+        if seen_area and pixels.shape[0] * pixels.shape[1] > SEEN**2:
+            parts = [_seen(pixels, position).copy()]
         return parts, moments(pixels)
 
     others = {position: 0 for position in range(len(members)) if position not in shares}
@@ -105,6 +112,15 @@ def take_images(members: Sequence[Member], kind: Kind, reading: Reading, count: 
     for pixels in ordered_map(read, chosen, reading.workers):
         if pixels is not None:
             yield pixels
+
+
+def _seen(pixels: Pixels, turn: int) -> Pixels:
+    """A part of a large image that is looked at, elsewhere in the next one."""
+    top, left = (
+        int((0.5 + turn * spread) % 1 * (max(side - SEEN, 0) + 1))
+        for side, spread in zip(pixels.shape[:2], SPREAD, strict=True)
+    )
+    return pixels[top : top + SEEN, left : left + SEEN]
 
 
 def _shares(areas: Sequence[int]) -> dict[int, int]:

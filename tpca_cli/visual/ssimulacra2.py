@@ -12,6 +12,8 @@ The kernel gives sums over pixels. Those of the bands of a large picture add up.
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,8 @@ Doubles = NDArray[np.float64]
 SCALES, COLORS, ERRORS = 6, 3, 3
 SMALLEST = 8
 """Pixels on the shorter side of the last scale; smaller pictures are enlarged before they are compared."""
+BAND = 1 << 21
+"""Pixels, about, that are compared together: a larger picture is compared in bands, in bounded memory."""
 BACKDROPS = (0.1, 0.9)
 """Transparent pictures are looked at over dark and over light; the worse counts."""
 
@@ -101,7 +105,11 @@ class Evidence:
 
 def score(original: Pixels, decoded: Pixels, peak: int = 255) -> float:
     """SSIMULACRA 2 of two pictures (h, w, c), samples up to `peak`; the last of 2 or 4 channels is alpha."""
-    return min(part.score for part in evidence(original, decoded, peak))
+    height, width, _ = original.shape
+    bands = max(1, min(height // 512, height * width // BAND))
+    edges = [height * k // bands for k in range(bands + 1)]
+    found = [evidence(original[top:end], decoded[top:end], peak) for top, end in itertools.pairwise(edges)]
+    return min(float(functools.reduce(operator.add, parts).score) for parts in zip(*found, strict=True))
 
 
 def evidence(original: Pixels, decoded: Pixels, peak: int = 255) -> tuple[Evidence, ...]:
