@@ -274,7 +274,7 @@ def test_scores_of_tensors_are_the_product_and_rebuild_them(kind: str, method: s
     assert back.dtype == found.dtype and back.shape == found.shape[1:] and np.array_equal(back, rebuilt)
     expected = (d[3] @ u.T + basis.mean.reshape(-1)).reshape(back.shape)
     slack = 0.51 if found.dtype.kind == "u" else 1e-5 * np.abs(found).max()
-    limits = (0, np.iinfo(found.dtype).max) if found.dtype.kind == "u" else (None, None)
+    limits = (0, np.iinfo(found.dtype).max) if found.dtype.kind == "u" else (-np.inf, np.inf)
     assert np.abs(back - np.clip(expected, *limits)).max() <= slack
 
 
