@@ -360,3 +360,27 @@ def test_a_worker_that_comes_late_is_checked_too(address, certificates, tmp_path
             late.terminate()
             late.wait()
         cluster._client.wait_for_workers(before, timeout=120)
+
+
+def test_nothing_is_collected_while_a_client_starts_or_closes(cluster, monkeypatch) -> None:
+    """A client that failed, collected then, waits for a lock that the other one holds."""
+    import gc
+
+    import distributed
+
+    during: list[bool] = []
+
+    class Watched(distributed.Client):
+        def __init__(self, *given: object, **options: object) -> None:
+            during.append(gc.isenabled())
+            super().__init__(*given, **options)
+
+        def close(self, *given: object, **options: object) -> object:
+            during.append(gc.isenabled())
+            return super().close(*given, **options)
+
+    monkeypatch.setattr(distributed, "Client", Watched)
+    with connect("local:1"):
+        assert gc.isenabled()
+    assert gc.isenabled()
+    assert during[:2] == [False, False]

@@ -8,9 +8,8 @@ import logging
 import re
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import Any
 
 from tpca_cli.cluster.cluster import Cluster
@@ -47,7 +46,10 @@ def connect(address: str, wait: float | None = None) -> Iterator[Cluster]:
         else:
             target = address if "://" in address else _from_file(address)
         try:
-            client = _patiently(partial(distributed.Client, target, timeout=wait, set_as_default=False))
+            with _no_collection():
+                client = distributed.Client(  # type: ignore[no-untyped-call]
+                    target, timeout=wait, set_as_default=False
+                )
         except (TypeError, RuntimeError) as error:  # how Dask says that an address needs certificates
             raise UsageError(
                 f"{printable(address)} needs Dask's TLS settings: ca-file, client key and cert ({error})"
@@ -97,20 +99,19 @@ def _local(count: int) -> Iterator[Any]:
         # Ctrl-C in a terminal reaches every process of the group: the workers leave it to us
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:
-            local = partial(
-                LocalCluster,
-                n_workers=count,
-                threads_per_worker=1,
-                memory_limit=system.MEMORY_LIMIT // count,
-                security=security,
-                protocol="tls://",
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,
-                local_directory=scratch,
-            )
-            cluster = _patiently(local)
+            with _no_collection():
+                cluster = LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=count,
+                    threads_per_worker=1,
+                    memory_limit=system.MEMORY_LIMIT // count,
+                    security=security,
+                    protocol="tls://",
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
+                    silence_logs=logging.CRITICAL,
+                    local_directory=scratch,
+                )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         try:
@@ -119,15 +120,21 @@ def _local(count: int) -> Iterator[Any]:
             cluster.close(timeout=10)
 
 
-def _patiently(start: Callable[[], Any]) -> Any:
-    """What `start` gives, in three tries: Dask asserts that its event loop runs after ten seconds.
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing is collected while a client of Dask starts or closes.
 
-    A machine that stalls for longer (swapping, many jobs at once) is slow, not wrong.
+    A client that failed closes itself when it is collected, and waits for a lock that whoever starts or
+    closes another one holds: both would wait for ever, or until Dask gives up. So it is collected before.
     """
-    for _ in range(2):
-        with suppress(AssertionError):
-            return start()
-    return start()
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _from_file(path: str) -> str:
@@ -143,7 +150,7 @@ def _from_file(path: str) -> str:
 
 def _close(client: Any) -> None:
     """The scheduler forgets the work of a client that leaves: what has not begun never will."""
-    with suppress(Exception):  # whatever it says now, the work is done or lost
+    with suppress(Exception), _no_collection():  # whatever it says now, the work is done or lost
         client.close(timeout=10)
 
 
