@@ -107,6 +107,21 @@ def test_arrays_are_what_pillow_reads(made):
         assert np.array_equal(archive["deep color.png"], natural(21, 30, 3, dtype=np.uint16))
 
 
+@pytest.mark.parametrize(
+    ("endings", "words"),
+    [
+        ((".jpg",), "every file bit for bit"),
+        ((".png",), "identical pixels"),
+        ((".jpg", ".png"), "identical pixels, JPEG files bit for bit"),
+    ],
+)
+def test_the_summary_says_what_comes_back(endings, words, tmp_path):
+    for ending in endings:
+        save(tmp_path / "in" / f"a{ending}", natural(40, 50))
+    said = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--exact").out
+    assert said.rstrip().endswith(f", {words}")
+
+
 def test_other_formats_can_be_asked_for(made, tmp_path):
     root, _ = made
     tpca("decode", root / "a.h5", "-o", tmp_path / "out", "--format", "png", "--select", "photos/p*")

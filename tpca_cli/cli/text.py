@@ -35,7 +35,9 @@ def times(ratio: float) -> str:
 def quality(facts: Mapping[str, Any]) -> str:
     """The pooled PSNR and that of the worst image, and what people see where it was measured."""
     if facts["psnr"] == float("inf"):
-        return "identical pixels"
+        whole = [group["method"] in ("jpeg", "files") for group in facts["groups"]]
+        some = "identical pixels, JPEG files bit for bit" if any(whole) else "identical pixels"
+        return "every file bit for bit" if all(whole) else some
     decibels = f"{facts['psnr']:.2f} dB (worst image {facts['psnr_min']:.2f} dB)"
     if facts["quality"] is None:
         return decibels

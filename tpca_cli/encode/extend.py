@@ -16,7 +16,7 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import partial_folder
 from tpca_cli.encode.run import LowQuality
-from tpca_cli.errors import FileRefused, TargetError, printable
+from tpca_cli.errors import FileRefused, TargetError, human, printable
 from tpca_cli.rate import Target
 from tpca_cli.sources.scan import Skipped
 
@@ -128,7 +128,7 @@ def _refuse_growth(index: Index, force: bool) -> None:
     size, source = int(index.offsets[-1]), int(index.images["source_size"].sum())
     if size > source and not force:
         raise TargetError(
-            f"the archive would take {size} bytes, more than the {source} bytes of its sources: "
+            f"the archive would take {human(size)}, more than the {human(source)} of its sources: "
             "replaced images may take the room (`tpca repack`); --force appends all the same"
         )
 

@@ -28,7 +28,7 @@ from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
 from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sample_value, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
-from tpca_cli.errors import TargetError, UsageError, counted, printable
+from tpca_cli.errors import TargetError, UsageError, counted, human, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.quality import decibel, loses_detail, peak_of, psnr
 from tpca_cli.rate import EXACT_STEP, Range, StepSearch, Target, first_step
@@ -281,7 +281,7 @@ def _refuse_growth(request: EncodeRequest, result: Assembled, found: Survey) -> 
     size = result.payload_bytes
     if size > found.source_bytes and not request.force:
         raise TargetError(
-            f"the archive would take {size} bytes, more than the {found.source_bytes} bytes of the sources: "
+            f"the archive would take {human(size)}, more than the {human(found.source_bytes)} of the files: "
             "ask for a lower quality, or add --force"
         )
 
