@@ -1,12 +1,16 @@
-"""Many small pieces of work in forked processes, with large results through shared memory.
+"""Many items at once, with results in order and memory bounded: by threads or by forked processes.
 
-For work that is mostly short calls, such as decoding thumbnails, threads spend their time waiting for one
-another; processes do not. The function, and whatever it refers to, is inherited by the fork: only the items
-and small results are sent. Everywhere else threads are the better choice.
+Threads, because most work is in libraries that release the interpreter lock (decoders, BLAS, zlib, files),
+and pixels need not be copied between processes. Small items are best handed over in batches by the caller.
+
+Processes for work that is mostly short calls, such as decoding thumbnails: threads spend their time waiting
+for one another there. The function, and whatever it refers to, is inherited by the fork: only the items and
+small results are sent, large results go through shared memory.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import mmap
 import signal
@@ -15,19 +19,91 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from tpca_cli.errors import TpcaError
-from tpca_cli.parallel.threads import ordered_map
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _AHEAD = 2  # items that a worker has before it: one under way and one to go on with
+
+
+def ordered_map(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    *,
+    window: int | None = None,
+    weight: Callable[[Item], float] | None = None,
+    budget: float = 0.0,
+) -> Iterator[Result]:
+    """Results in the order of the items, at most `window` (default: two per worker) under way or waiting.
+
+    With `weight`, those under way or waiting weigh at most `budget` together; a heavier item goes alone.
+    An exception of the function, of the items or in the consumer stops the work: what has not begun is
+    dropped, what runs is waited for, so that nothing touches a file after its owner has cleaned up.
+    """
+    if workers <= 1:
+        return map(function, items)
+    return _in_threads(function, items, workers, window or 2 * workers, weight, budget)
+
+
+def _in_threads(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    limit: int,
+    weight: Callable[[Item], float] | None,
+    budget: float,
+) -> Iterator[Result]:
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tpca")
+    waiting: deque[tuple[Future[Result], float]] = deque()
+    load = 0.0
+    try:
+        for item in items:
+            heavy = weight(item) if weight is not None else 0.0
+            while waiting and (len(waiting) >= limit or load + heavy > budget > 0):
+                load -= waiting[0][1]
+                yield waiting.popleft()[0].result()  # no name: the consumer alone decides how long it lives
+            waiting.append((pool.submit(function, item), heavy))
+            load += heavy
+        while waiting:
+            yield waiting.popleft()[0].result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def side_by_side(
+    function: Callable[[Item], Result], items: Iterable[Item], *, held: int | None = None
+) -> Iterator[Result]:
+    """Results in order of numeric work in as many threads as BLAS may use, each with one of them.
+
+    For products with work on arrays between them, which BLAS's own threads would wait for. What is computed
+    does not depend on the number of threads. Large results are `held` one per thread, or fewer.
+    """
+    blas = _blas()
+    threads = max((int(library.num_threads) for library in blas.lib_controllers), default=1)
+    threads = threads if held is None else min(threads, held)
+    with blas.limit(limits=1):
+        yield from ordered_map(function, items, threads, window=None if held is None else threads)
+
+
+def alone() -> AbstractContextManager[Any]:
+    """BLAS in one thread, for work whose threads would mostly wait: on a busy machine they do so for long."""
+    context: AbstractContextManager[Any] = _blas().limit(limits=1)
+    return context
+
+
+@functools.lru_cache(maxsize=1)
+def _blas() -> Any:
+    """The BLAS of numpy; looking for it takes as long as a product."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 def can_fork() -> bool:
@@ -49,8 +125,20 @@ def busy_map(
     Each worker uses one thread of BLAS, so that as many workers as cores do not fight for them. With
     `weight`, those under way weigh at most `budget` together; a heavier item goes alone.
     """
-    with threadpool_limits(1 if workers > 1 else None):
-        if workers > 1 and len(items) > 1 and can_fork():
+    if workers <= 1:
+        return map(function, items)
+    return _kept_busy(function, items, workers, weight, budget)
+
+
+def _kept_busy(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    weight: Callable[[Item], float] | None,
+    budget: float,
+) -> Iterator[Result]:
+    with threadpool_limits(1):
+        if len(items) > 1 and can_fork():
             # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
             weights = None if weight is None else [weight(item) for item in items]
             numbers = range(len(items))
