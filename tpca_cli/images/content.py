@@ -16,7 +16,7 @@ from dataclasses import dataclass
 MAX_PARTS = 100_000  # segments, chunks or blocks of one file
 MAX_TEXT_BYTES = 1 << 24
 MAX_METADATA_BYTES = 1 << 26
-FRAMES = "only the first of several frames is kept"
+FRAMES = "frames after the first"
 MANY = "more parts than are looked at"
 _REASONS = 16
 

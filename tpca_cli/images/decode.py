@@ -30,7 +30,7 @@ from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.images import deep as deep_color
 from tpca_cli.images import headers, jpeg, metadata, plugins
-from tpca_cli.images.content import Content
+from tpca_cli.images.content import FRAMES, Content
 from tpca_cli.images.content_formats import content_of
 from tpca_cli.images.modes import CHANNELS, Pixels, dtype_of, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
@@ -208,7 +208,7 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None, *, dee
         exif = metadata.exif_bytes(image, notes)
         icc = metadata.icc_bytes(image, mode, notes)
         if metadata.has_more_frames(image):
-            notes.append("only the first of several frames is kept")
+            notes.append(FRAMES)
         if kind in plugins.KINDS and plugins.beside(kind):
             notes.append(plugins.beside(kind))
         if mode in _DEEP:

@@ -34,12 +34,12 @@ def exif_bytes(image: Image.Image, notes: list[str]) -> bytes:
             return b""
         block = exif.tobytes()
         if not _same_tags(found, block):
-            notes.append("EXIF tags could not be kept")
+            notes.append("EXIF tags that cannot be copied")
         return block.removeprefix(_MARK)
     except MemoryError:
         raise
     except Exception:  # the tags of a stranger's file: any of Pillow's readers and writers may stumble
-        notes.append("EXIF tags could not be kept")
+        notes.append("EXIF tags that cannot be copied")
         return b""
 
 
@@ -74,7 +74,7 @@ def icc_bytes(image: Image.Image, mode: str, notes: list[str]) -> bytes:
     if not isinstance(profile, bytes):
         return b""
     if profile and image.mode == "CMYK" and mode != "CMYK":
-        notes.append("the CMYK color profile does not fit RGB and is not kept")
+        notes.append("the CMYK color profile, which does not fit RGB")
         return b""
     return profile
 

@@ -20,7 +20,7 @@ DEPTH = "more than 8 bits per channel are supported for gray only"
 
 def beside(kind: str) -> str:
     """Why an image of such a file is kept in part, or nothing where `content_avif` tells."""
-    return "" if kind == "AVIF" else f"what the {kind} file holds beside its first picture is not kept"
+    return "" if kind == "AVIF" else f"what the {kind} file holds beside its first picture"
 
 
 @functools.lru_cache
