@@ -21,8 +21,9 @@ from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import connect
 from tpca_cli.codec.coder import Coder
+from tpca_cli.encode.assemble import assemble
 from tpca_cli.encode.code_blocks import GroupPlan, code_all
-from tpca_cli.encode.run import EncodeRequest, assemble, draft_groups
+from tpca_cli.encode.run import EncodeRequest, draft_groups
 from tpca_cli.fit.remote import Shard, count_shard
 from tpca_cli.framing import Framing
 from tpca_cli.images import probe, read

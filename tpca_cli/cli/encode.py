@@ -21,7 +21,8 @@ from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.append import AppendRequest
-    from tpca_cli.encode.run import EncodeRequest, LowQuality
+    from tpca_cli.encode.assemble import LowQuality
+    from tpca_cli.encode.run import EncodeRequest
     from tpca_cli.rate import Target
     from tpca_cli.sources.read_plan import OnError
     from tpca_cli.sources.scan import Skipped

@@ -29,6 +29,7 @@ from tpca_cli.checkpoint import (
     remove_partial,
     removed_unless_interrupted,
 )
+from tpca_cli.encode.assemble import Assembled, LowQuality, assemble
 from tpca_cli.encode.changes import changes, restorable_beside
 from tpca_cli.encode.choose_basis import GroupDraft
 from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
@@ -36,7 +37,7 @@ from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sampled
 from tpca_cli.encode.exact import check_request, code_exactly
 from tpca_cli.encode.extend import Extended, Part, extend
-from tpca_cli.encode.run import Assembled, EncodeRequest, LowQuality, assemble, draft_groups, reach_target
+from tpca_cli.encode.run import EncodeRequest, draft_groups, reach_target
 from tpca_cli.encode.sample import take_sample
 from tpca_cli.errors import TargetError, UsageError, counted, printable
 from tpca_cli.interfaces import Progress, Say
@@ -243,7 +244,8 @@ class _Work:
             return self._with_group(number, members)[0]
         new = counted(len(members), f"new {draft.kind} image")
         self.say(f"a step of its own for {new}")
-        index = _renumbered(result.index, [len(self.archive.groups) + self.made])
+        first = len(self.archive.groups) + self.made
+        index = _renumbered(result.index, range(first, first + len(result.groups)))
         self.made += len(result.groups)
         return Part(index, result.groups, result.payload, result.skipped, result.low_quality)
 

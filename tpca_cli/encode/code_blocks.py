@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,20 +31,35 @@ from tpca_cli.sources.read_plan import Reading, skip_or_fail
 from tpca_cli.sources.scan import Skipped
 
 
+class Share(NamedTuple):
+    """Jobs of a pass: every `apart`-th from the `first` on."""
+
+    first: int = 0
+    apart: int = 1
+
+    def after(self, jobs: int) -> Share:
+        """The same where so many jobs come before the first that is counted."""
+        return Share((self.first - jobs) % self.apart, self.apart)
+
+
+ALL = Share()
+
+
 @dataclass(frozen=True)
 class GroupPlan:
-    """One group of images and the coder for them."""
+    """One group of images, the coder for them, and which of their jobs a pass is about."""
 
     kind: Kind
     members: tuple[Member, ...]
     coder: Coder
+    share: Share = ALL
 
     def jobs(self) -> list[Job]:
         """The images dealt into blocks."""
         shapes = [(member.height, member.width) for member in self.members]
         jobs = pack(shapes, self.coder.framing)
         check_work(jobs, shapes, self.coder.framing, self.coder.components)
-        return jobs
+        return jobs[self.share.first :: self.share.apart]
 
     def weight(self, job: Job) -> int:
         """Bytes that a job takes while it is coded."""
@@ -119,6 +134,7 @@ def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
         {
             "kind": [plan.kind.dtype, plan.kind.channels],
             "coder": plan.coder.meta,
+            "share": plan.share,
             "members": [
                 [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode, m.resized]
                 for m in plan.members
@@ -139,7 +155,7 @@ def code_all(
 ) -> Iterator[Coded]:
     """The results of all jobs, in order."""
     tasks = tasks_of(plans)
-    total = sum(len(plan.members) for plan in plans)
+    total = sum(task.job.count for task in tasks)
     room = reading.room
 
     def run(numbered: tuple[int, Task]) -> Coded:

@@ -18,11 +18,11 @@ from tpca_cli import images, store
 from tpca_cli.archive import exact
 from tpca_cli.archive.facts import archive_facts
 from tpca_cli.archive.format import VERSION
-from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group, exact_group
 from tpca_cli.checkpoint import Checkpoint, check_partial, plan_digest, removed_unless_interrupted
+from tpca_cli.encode.assemble import Assembled, assemble, used_only, write_assembled
 from tpca_cli.encode.exact_blocks import ExactPlan
-from tpca_cli.encode.run import Assembled, EncodeRequest, assemble, write_assembled
+from tpca_cli.encode.run import EncodeRequest
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
 from tpca_cli.exact.coders import FileCoder, JpegCoder, PixelCoder
 from tpca_cli.formats import sniff
@@ -86,7 +86,7 @@ def code_exactly(
             if number >= len(known):
                 groups[number] = exact_group(coder, plan.kind.dtype, plan.kind.channels, plan.kind.peak)
     result = assemble(coded, groups, checkpoint, ranges, skipped, 2 * request.target.value + 1)
-    return _used(result, len(known))
+    return used_only(result, len(known))
 
 
 _UNUSED = Group({}, None, np.zeros(0, np.uint8))
@@ -148,14 +148,3 @@ def _digest(plans: Sequence[ExactPlan], reading: Reading) -> str:
     ]
     templates = [array.tobytes() for plan in plans for array in plan.jpeg.to_arrays().values()]
     return plan_digest({"format": VERSION, "exact": groups, "max_pixels": reading.max_pixels}, *templates)
-
-
-def _used(result: Assembled, known: int) -> Assembled:
-    """With those new groups that have a block, and no others."""
-    used = np.unique(result.index.blocks["group"])
-    new = used[used >= known]
-    numbers = np.arange(max(len(result.groups), known))
-    numbers[new] = known + np.arange(len(new))
-    blocks = {**result.index.blocks, "group": numbers[result.index.blocks["group"]]}
-    index: Index = replace(result.index, blocks=blocks)
-    return replace(result, index=index, groups=tuple(result.groups[number] for number in new))

@@ -15,7 +15,7 @@ from tpca_cli.archive.index import Index
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.checkpoint import partial_folder
-from tpca_cli.encode.run import LowQuality
+from tpca_cli.encode.assemble import LowQuality
 from tpca_cli.errors import FileRefused, TargetError, human, printable
 from tpca_cli.rate import Target
 from tpca_cli.sources.scan import Skipped

@@ -92,7 +92,7 @@ def code_on(
 ) -> Iterator[Coded]:
     """Shards of jobs on the workers of a cluster; their results come back in order, into the checkpoint."""
     tasks = tasks_of(plans)
-    done = meter(progress, "encoding", sum(len(plan.members) for plan in plans))
+    done = meter(progress, "encoding", sum(task.job.count for task in tasks))
     groups = cluster.share([_shared(plan) for plan in plans])
     waiting: deque[tuple[range, list[Piece]]] = deque()
 

@@ -11,34 +11,34 @@ larger than the range, the range grows and the search goes on, so that what is s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tpca_cli import store
-from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr, quality_facts
-from tpca_cli.archive.format import CHANNELS
-from tpca_cli.archive.index import BlockRecord, Entry, Index
+from tpca_cli.archive.facts import archive_facts
 from tpca_cli.archive.packing import check_components
-from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.archive.writer import Group
 from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
+from tpca_cli.encode.assemble import Assembled, Tried, assemble, mend, share_for, write_assembled
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
-from tpca_cli.encode.code_blocks import Coded, GroupPlan, coding_digest
+from tpca_cli.encode.code_blocks import ALL, GroupPlan, Share, coding_digest
 from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sample_value, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
-from tpca_cli.errors import TargetError, UsageError, counted, human, printable
+from tpca_cli.errors import TargetError, UsageError, counted, human
 from tpca_cli.interfaces import Progress, Say
-from tpca_cli.quality import decibel, loses_detail, peak_of, psnr
-from tpca_cli.rate import EXACT_STEP, Range, StepSearch, Target, first_step
+from tpca_cli.quality import decibel, peak_of
+from tpca_cli.rate import EXACT_STEP, StepSearch, Target, first_step
 from tpca_cli.sources.probe import Survey, nothing_usable, require_images, restorable, survey
 from tpca_cli.sources.read_plan import Reading
-from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped
+from tpca_cli.sources.scan import Skipped
 
 FINEST, COARSEST = 1 / 64, 2000.0
 MAX_PASSES = 8
 MAX_SAMPLE_STEPS = 16
+MENDINGS = 2  # steps that are tried for a share of the jobs
 FAR_DB = 1.0  # a result this far from what was asked for is worth a warning
 
 
@@ -168,32 +168,92 @@ def reach_target(
     _search_on_samples(search, target, drafts, progress)
     # the samples found the neighborhood; from here on only what was really coded counts
     search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
-    best: tuple[float, Assembled] | None = None
-    tried: list[Tried] = []
-    for _ in range(MAX_PASSES):
-        result = _code_at(search.step, request, drafts, skipped, progress)
-        if _grown(drafts, result):
-            say("some samples are larger than those of the sample: beginning anew with their range")
-            search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
-            best = None
-            continue
+    passes = _Passes(request, drafts, skipped, search, say, progress)
+    passes.run()
+    return passes.result()
+
+
+@dataclass
+class _Passes:
+    """Passes over the images until what came out keeps the promise of the target."""
+
+    request: EncodeRequest
+    drafts: list[GroupDraft]
+    skipped: list[Skipped]
+    search: StepSearch
+    say: Say
+    progress: Progress | None
+    _tried: list[Tried] = field(default_factory=list)
+    _best: tuple[float, Assembled] | None = None
+    _last: tuple[Assembled, float] | None = None
+
+    def run(self) -> None:
+        """Code everything, and, where that misses, another step for all of it, or for a part."""
+        for _ in range(MAX_PASSES):
+            result = _code_at(self.search.step, self.request, self.drafts, self.skipped, self.progress)
+            if _grown(self.drafts, result):
+                self.say("some samples are larger than those of the sample: beginning anew with their range")
+                self.search = self._searching(self.search.step, self.search.local_slope)
+                self._best = None
+                continue
+            value = self._noted(result, result.step)
+            if self.search.record(value) or self._mended(result, value):
+                break
+            self._tell(result.step, f"trying {self.search.step:.3f}")
+
+    def result(self) -> Assembled:
+        """The best of them."""
+        target, interval = self.request.target, self.search.interval
+        if self._best is None:
+            assert self._last is not None
+            raise TargetError(_unreachable(target, *self._last))
+        missed, (miss, best) = "", self._best
+        if miss > 0:
+            reached = best.psnr
+            closest = _shown(target, best, _measured(target, best))
+            self.say(f"the closest that these images allow is {closest}")
+            if miss > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(reached):
+                word = "aimed at" if target.detail else "asked for"
+                missed = (
+                    f"{target.kind} {target.value:g} was {word}; no step comes closer than {reached:.2f} dB"
+                )
+        return replace(best, tried=tuple(self._tried), missed=missed)
+
+    def _mended(self, result: Assembled, value: float) -> bool:
+        """Whether another step for a share of the jobs is enough: most misses are small."""
+        first = result.step
+        found = share_for(result, math.log(self.search.step / first))
+        if found is None or self.request.full_range:
+            return False
+        share, weight = found
+        search = self._searching(first, self.search.local_slope * weight)
+        search.record(value)
+        for _ in range(MENDINGS):
+            self._tell(first, f"trying {search.step:.3f} for one block of {share.apart}")
+            mended = _code_at(
+                search.step, self.request, self.drafts, self.skipped, self.progress, share, result
+            )
+            value = self._noted(mended, search.step)
+            if search.interval.holds(value):
+                return True
+            search.record(value)
+        return False
+
+    def _searching(self, step: float, slope: float) -> StepSearch:
+        return StepSearch(self.search.interval, step, self.search.finest, self.search.coarsest, slope)
+
+    def _noted(self, result: Assembled, step: float) -> float:
+        target, interval = self.request.target, self.search.interval
         value = _measured(target, result)
-        tried.append(Tried(result.step, result.psnr, result.payload_bytes))
-        if interval.keeps_promise(value) and (best is None or interval.miss(value) < best[0]):
-            best = (interval.miss(value), result)
-        if search.record(value):
-            break
-        say(f"step {result.step:.3f} gave {_shown(target, result, value)}: trying {search.step:.3f}")
-    if best is None:
-        raise TargetError(_unreachable(target, result, value))
-    missed = ""
-    if best[0] > 0:
-        reached = best[1].psnr
-        say(f"the closest that these images allow is {_shown(target, best[1], _measured(target, best[1]))}")
-        if best[0] > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(reached):
-            word = "aimed at" if target.detail else "asked for"
-            missed = f"{target.kind} {target.value:g} was {word}; no step comes closer than {reached:.2f} dB"
-    return replace(best[1], tried=tuple(tried), missed=missed)
+        self._tried.append(Tried(step, result.psnr, result.payload_bytes))
+        self._last = result, value
+        if interval.keeps_promise(value) and (self._best is None or interval.miss(value) < self._best[0]):
+            self._best = interval.miss(value), result
+        return value
+
+    def _tell(self, step: float, then: str) -> None:
+        assert self._last is not None
+        self.say(f"step {step:.3f} gave {_shown(self.request.target, *self._last)}: {then}")
 
 
 def _grown(drafts: Sequence[GroupDraft], result: Assembled) -> bool:
@@ -233,17 +293,26 @@ def _code_at(
     drafts: list[GroupDraft],
     skipped: list[Skipped],
     progress: Progress | None,
+    share: Share = ALL,
+    before: Assembled | None = None,
 ) -> Assembled:
-    plans = [
-        GroupPlan(draft.kind, draft.members, draft.coder(step, request.target.components)) for draft in drafts
-    ]
+    """All images coded at a step, or a share of the jobs, in place of what was there `before`."""
+    plans: list[GroupPlan] = []
+    jobs = 0
+    for draft in drafts:
+        coder = draft.coder(step, request.target.components)
+        plans.append(GroupPlan(draft.kind, draft.members, coder, share.after(jobs)))
+        jobs += len(replace(plans[-1], share=ALL).jobs()) if before else 0
     checkpoint = Checkpoint(request.output, coding_digest(plans, request.reading))
     groups = [
         Group.of(plan.coder, draft.method, link=draft.link, peak=draft.range.peak)
         for plan, draft in zip(plans, drafts, strict=True)
     ]
+    ranges = [draft.range for draft in drafts]
     coded = request.workers.code(plans, request.reading, checkpoint, progress)
-    return assemble(coded, groups, checkpoint, [draft.range for draft in drafts], skipped, step)
+    if before:
+        return mend(before, share, coded, groups, checkpoint, ranges, skipped)
+    return assemble(coded, groups, checkpoint, ranges, skipped, step)
 
 
 def _measured(target: Target, result: Assembled) -> float:
@@ -301,136 +370,3 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
         "target": asked.to_dict(),
         "workers": request.reading.workers,
     }
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A step that all images were coded with, and what came out; steps count for samples up to 255."""
-
-    step: float
-    psnr: float
-    payload_bytes: int
-
-
-@dataclass(frozen=True)
-class LowQuality:
-    """An image whose error is a large share of its variance."""
-
-    name: bytes
-    share: float
-    psnr: float
-
-
-@dataclass(frozen=True)
-class Assembled:
-    """Everything an archive holds, its payload still in the checkpoint."""
-
-    index: Index
-    groups: tuple[Group, ...]
-    checkpoint: Checkpoint
-    jobs: int
-    step: float
-    energy: float  # of the samples, relative to the reference of their range
-    quality: float  # PSNR, counted from the reference
-    skipped: tuple[Skipped, ...]
-    largest: tuple[int, ...] = ()  # sample of each group
-    low_quality: tuple[LowQuality, ...] = ()
-    tried: tuple[Tried, ...] = ()
-    missed: str = ""  # what to say when the result is far from what was asked for
-    ignored: Ignored = NOTHING_IGNORED
-    raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
-    facts: Mapping[str, Any] = field(default_factory=dict)  # of the archive, once it is written
-
-    @property
-    def payload_bytes(self) -> int:
-        """The bytes of all coded blocks."""
-        return int(self.index.offsets[-1])
-
-    @property
-    def psnr(self) -> float:
-        """The PSNR over all returned samples."""
-        return pooled_psnr(self.index)
-
-    @property
-    def seen(self) -> float:
-        """The mean SSIMULACRA 2 of all images."""
-        found = quality_facts(self.index)["quality"]
-        return math.nan if found is None else float(found)
-
-    @property
-    def energy_db(self) -> float:
-        """10 log10(energy / error) over all returned samples."""
-        samples = float(self.index.samples().sum())
-        return self.quality + decibel(self.energy / max(samples, 1.0))
-
-    def value(self, kind: str) -> float:
-        """What a target of this kind measures; a PSNR counts from the reference."""
-        if kind == "quality":
-            return self.seen
-        return self.energy_db if kind == "energy" else self.quality
-
-    def payload(self) -> Iterator[bytes]:
-        """The coded blocks, one after another."""
-        for job in range(self.jobs):
-            kept = self.checkpoint.get(job)
-            if kept is None:
-                raise RuntimeError(f"finished job {job} is gone from {printable(self.checkpoint.folder)}")
-            yield kept[1]
-
-
-def assemble(
-    coded: Iterable[Coded],
-    groups: Sequence[Group],
-    checkpoint: Checkpoint,
-    ranges: Sequence[Range],
-    skipped: Sequence[Skipped],
-    step: float,
-) -> Assembled:
-    """Number the images and blocks of all jobs in their order."""
-    entries: list[Entry] = []
-    blocks: list[BlockRecord] = []
-    low: list[LowQuality] = []
-    raw: list[Skipped] = []
-    lost = list(skipped)
-    largest = [0] * len(ranges)
-    energy, error, samples, jobs = 0.0, 0.0, 0, 0
-    for item in coded:
-        blocks += [replace(block, first=len(entries) + block.first) for block in item.blocks]
-        lost += item.skipped
-        raw += item.raw
-        jobs += 1
-        if not item.blocks:
-            continue
-        group = item.blocks[0].group
-        scope = ranges[group]
-        largest[group] = max(largest[group], item.largest)
-        energy += item.energy / scope.reference**2
-        for entry, deviation in zip(item.entries, item.deviations, strict=True):
-            entries.append(replace(entry, peak=scope.peak))
-            count = entry.height * entry.width * CHANNELS[entry.mode]
-            samples += count
-            error += entry.error / scope.reference**2
-            if loses_detail(entry.error, count, deviation):
-                share = entry.error / deviation if deviation else math.inf
-                low.append(LowQuality(entry.name, share, psnr(entry.error, count, scope.peak)))
-    index = Index.build(entries, blocks, [(printable(item.path), item.reason) for item in lost])
-    return Assembled(
-        index,
-        tuple(groups),
-        checkpoint,
-        jobs,
-        step,
-        energy,
-        psnr(error, samples),
-        tuple(lost),
-        tuple(largest),
-        tuple(low),
-        raw=tuple(raw),
-    )
-
-
-def write_assembled(path: Path, result: Assembled, target: Target, *, force: bool) -> Contents:
-    """Commit the archive; what the file then holds."""
-    return write_archive(
-        path, result.index, result.groups, result.payload(), target_asked=target.to_dict(), force=force
-    )
