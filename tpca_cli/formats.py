@@ -1,4 +1,4 @@
-"""Which files are images: the allowed formats, known by their first bytes and by their extensions.
+"""Which files are images: the allowed formats, known by their first bytes and by their extensions; modes.
 
 Tables and three questions, with no decoder behind them, so that `scan` can ask without knowing `images`.
 Other media (raw files of cameras, video, drawings, rarer image formats) are known too: they are not read, and
@@ -12,6 +12,10 @@ import re
 HEAD_BYTES = 512
 FILE = "file"
 """The mode of a file that is kept as it is, because it is no picture that can be read."""
+CHANNELS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I;16": 1, "LA;16": 2, "RGB;16": 3, "RGBA;16": 4}
+"""The modes of pictures. Five are read everywhere; color of 16 bits only where nothing of it may be lost."""
+DTYPES = {mode: "u2" if mode.endswith(";16") else "u1" for mode in (*CHANNELS, FILE)}
+"""The sample type of each mode."""
 
 FORMATS: tuple[str, ...] = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF", "PPM", "AVIF", "HEIF", "JXL")
 

@@ -7,7 +7,7 @@ is too small for that, mirroring again), which continues edges and shading and s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,19 +30,16 @@ class Framing:
     height: int
     width: int
     channels: int
+    frame_shape: tuple[int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "frame_shape", (self.height, self.width, self.channels))
         if self.kind not in (WHOLE, TILE):
             raise ValueError(f"framing {self.kind!r} is neither {WHOLE} nor {TILE}")
         if min(self.height, self.width) < 1 or not 1 <= self.channels <= 4:
             raise ValueError(f"frame shape {self.frame_shape} has an impossible side")
         if self.kind == TILE and self.height != self.width:
             raise ValueError(f"tiles are square, not {self.height}x{self.width}")
-
-    @property
-    def frame_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of one frame."""
-        return (self.height, self.width, self.channels)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of frames that an image of this size becomes."""

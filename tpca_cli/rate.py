@@ -196,16 +196,13 @@ class Range:
     peak: int
     most: float = math.inf  # the reference is no larger than this
     absolute: bool = False  # a step is in pixel values, whatever their range
+    reference: float = field(init=False)
+    unit: float = field(init=False)
 
-    @property
-    def reference(self) -> float:
-        """From where the quality of the group is counted."""
-        return float(min(self.peak, self.most))
-
-    @property
-    def unit(self) -> float:
-        """The step of this group where the step for samples up to 255 is 1."""
-        return 1.0 if self.absolute else self.reference / 255
+    def __post_init__(self) -> None:
+        reference = float(min(self.peak, self.most))
+        object.__setattr__(self, "reference", reference)
+        object.__setattr__(self, "unit", 1.0 if self.absolute else reference / 255)
 
 
 def range_for(target: Target, peak: int, variances: Sequence[float]) -> Range:

@@ -84,7 +84,7 @@ def test_joining_and_replacing_keep_an_index_sound() -> None:
         )
     )
     both.check(20, GROUPS)
-    assert len(both.alive()) == 5 and both.extra(5, "exif") == b"f" and both.extra(0, "exif") == b"e"
+    assert len(both.alive) == 5 and both.extra(5, "exif") == b"f" and both.extra(0, "exif") == b"e"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def quality(path: Path, prefix: bytes) -> float:
     """The measured PSNR of the images whose names begin so."""
     with Archive(path, ready=False) as archive:
         chosen = archive.alive[[name.startswith(prefix) for name in archive.names_bytes]]
-        error, samples = archive.index.images["error"][chosen].sum(), archive.index.samples()[chosen].sum()
+        error, samples = archive.index.images["error"][chosen].sum(), archive.index.samples[chosen].sum()
     return psnr(float(error), float(samples), 255)
 
 

@@ -96,7 +96,7 @@ def test_each_file_gets_its_own_format_and_name_back(source, archive, tmp_path) 
     with Archive(archive) as opened:
         index = opened.index
         errors = {
-            os.fsdecode(opened.names[k]): index.images["error"][image] / index.samples()[image]
+            os.fsdecode(opened.names[k]): index.images["error"][image] / index.samples[image]
             for k, image in enumerate(opened.alive)
         }
     for name in sorted(kept):

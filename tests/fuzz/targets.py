@@ -124,8 +124,8 @@ def _planes(blob: bytes, rows: int) -> np.ndarray:
 
 def _walk(found: Index) -> None:
     """Every image has its blocks, and they hold its rows."""
-    check_names(found.names[image] for image in found.alive())
-    for image in found.alive():
+    check_names(found.names[image] for image in found.alive)
+    for image in found.alive:
         height, width = found.shape(image)
         blocks = found.blocks_of(image)
         covered = 0
@@ -137,4 +137,4 @@ def _walk(found: Index) -> None:
         assert covered == height, (covered, height)
         assert isinstance(found.extra(image, "exif") + found.extra(image, "icc"), bytes)
         assert isinstance(found.missing(image), str)
-    assert found.samples().min(initial=0) >= 0
+    assert found.samples.min(initial=0) >= 0

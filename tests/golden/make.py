@@ -313,7 +313,7 @@ def described(path: Path) -> list[list[Any]]:
                 {kind: blob.hex() for kind, blob in archive.metadata(k).items()},
                 list(index.missing_reasons(k)),
                 index.mode_bits(k),
-                int(index.peaks()[k]),
+                int(index.images["peak"][k]),
             ]
             for k in range(len(archive))
         ]

@@ -13,7 +13,7 @@ from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import Group
 from tpca_cli.errors import FileRefused, ImageRefused, printable
 from tpca_cli.exact.coders import FileCoder, JpegCoder, PixelCoder, coder_of
-from tpca_cli.formats import FILE
+from tpca_cli.formats import CHANNELS, DTYPES, FILE
 from tpca_cli.interfaces import Pixels
 from tpca_cli.store.columns import split_arrays
 
@@ -88,10 +88,10 @@ def _picture(file: bytes, mode: str, shape: Shape, max_pixels: int) -> Pixels:
         )
     try:
         source = images.Source(file, 0)
-        found = images.picture_of(source, max_pixels=max_pixels, channels=images.CHANNELS[mode], deep=True)
+        found = images.picture_of(source, max_pixels=max_pixels, channels=CHANNELS[mode], deep=True)
     except ImageRefused as error:
         raise FileRefused(f"is kept as the file that it was, which cannot be decoded: {error}") from None
-    if found.pixels.shape[:2] != shape or found.pixels.dtype != np.dtype(images.dtype_of(mode)):
+    if found.pixels.shape[:2] != shape or found.pixels.dtype != np.dtype(DTYPES[mode]):
         raise FileRefused(f"is kept as a file with a picture of {found.pixels.shape}, not of {shape}")
     return found.pixels
 

@@ -47,7 +47,7 @@ def archive_facts(archive: Contents) -> dict[str, Any]:
     def stored(name: str) -> int:
         return archive.stored.get(name, 0)
 
-    alive = index.alive()
+    alive = index.alive
     raw = index.raw_bytes()
     source = int(index.images["source_size"][alive].sum())
     numbers = range(len(groups))
@@ -108,26 +108,28 @@ def _framing(framing: dict[str, Any]) -> str:
 
 def pooled_error(index: Index) -> float:
     """The squared error of all images, each relative to its own peak."""
-    alive = index.alive()
-    peaks = index.peaks()[alive].astype(np.float64)
+    alive = index.alive
+    peaks = index.images["peak"][alive].astype(np.float64)
     return float((index.images["error"][alive] / peaks**2).sum())
 
 
 def pooled_psnr(index: Index) -> float:
     """PSNR over all returned samples of all images."""
-    return psnr(pooled_error(index), float(index.samples().sum()))
+    return psnr(pooled_error(index), float(index.samples.sum()))
 
 
 def image_psnr(index: Index) -> list[float]:
     """PSNR of each image that is not replaced, in order; infinite where nothing was lost."""
-    alive = index.alive()
-    columns = zip(index.images["error"][alive], index.samples()[alive], index.peaks()[alive], strict=True)
+    alive = index.alive
+    columns = zip(
+        index.images["error"][alive], index.samples[alive], index.images["peak"][alive], strict=True
+    )
     return [psnr(float(error), float(samples), float(peak)) for error, samples, peak in columns]
 
 
 def image_quality(index: Index) -> list[float | None]:
     """SSIMULACRA 2 of each image that is not replaced, in order; None where it was not measured."""
-    codes = index.images["quality"][index.alive()].tolist()
+    codes = index.images["quality"][index.alive].tolist()
     return [None if not code else round(LOWEST_QUALITY + (code - 1) / 100, 2) for code in codes]
 
 
@@ -137,7 +139,7 @@ def quality_facts(index: Index) -> dict[str, Any]:
     if not known:
         return {"quality": None, "quality_min": None, "quality_worst": None}
     least, image = min(known)
-    name = index.names[int(index.alive()[image])]
+    name = index.names[int(index.alive[image])]
     mean = sum(score for score, _ in known) / len(known)
     return {"quality": mean, "quality_min": least, "quality_worst": one_line(printable(name))}
 

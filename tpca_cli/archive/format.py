@@ -48,6 +48,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli import formats
 from tpca_cli.errors import FileRefused
 from tpca_cli.formats import FILE
 from tpca_cli.store import Field, Schema
@@ -96,6 +97,8 @@ IMAGE_COLUMNS_V1 = {
     "reserved": 3,
 }
 COLUMNS = {1: IMAGE_COLUMNS_V1, 2: IMAGE_COLUMNS}
+DIGEST_BYTES = {version: columns["digest"] for version, columns in COLUMNS.items()}
+"""How many bytes the digests of source files have."""
 
 RESIZED, PARTIAL, STRIPPED = 1, 2, 4
 FLAGS = {
@@ -141,19 +144,11 @@ def quality_code(score: float | None) -> int:
 MODES = ("", "L", "LA", "RGB", "RGBA", "I;16", "LA;16", "RGB;16", "RGBA;16", FILE)
 MODES_V1 = 6
 """So many of these may be in an archive of version 1."""
-CHANNELS = {
-    "": 0,
-    "L": 1,
-    "LA": 2,
-    "RGB": 3,
-    "RGBA": 4,
-    "I;16": 1,
-    "LA;16": 2,
-    "RGB;16": 3,
-    "RGBA;16": 4,
-    FILE: 0,
-}
+CHANNELS = {"": 0, **formats.CHANNELS, FILE: 0}
+DTYPES = {"": "u1", **formats.DTYPES}
 PEAK = {"u1": 255, "u2": 65535}
+MODE_PEAKS = {mode: PEAK[dtype] for mode, dtype in DTYPES.items()}
+"""The largest value that a sample of a mode can have."""
 
 _FIELDS_V1 = {
     "payload": Field("u1", (None,), bulk=True),
@@ -172,21 +167,6 @@ _FIELDS = {
     "reasons": Field("u1", (None,), optional=True),
 }
 SCHEMAS = {1: Schema(FORMAT, 1, _FIELDS_V1), 2: Schema(FORMAT, 2, _FIELDS)}
-
-
-def dtype_of(mode: str) -> str:
-    """The sample type of a mode."""
-    return "u2" if mode.endswith(";16") else "u1"
-
-
-def peak_of(mode: str) -> int:
-    """The largest value that a sample of a mode can have."""
-    return PEAK[dtype_of(mode)]
-
-
-def digest_bytes(version: int) -> int:
-    """How many bytes the digests of source files have."""
-    return COLUMNS[version]["digest"]
 
 
 def frame_sizes(groups: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.int64]:

@@ -19,17 +19,17 @@ from tpca_cli.archive.format import (
     BLOCK_COLUMNS,
     CHANNELS,
     COLUMNS,
+    DIGEST_BYTES,
+    DTYPES,
     FILE_METHODS,
     FLAGS,
+    MODE_PEAKS,
     MODES,
     MODES_V1,
     PARTIAL,
     PEAK,
     VERSION,
-    digest_bytes,
-    dtype_of,
     frame_sizes,
-    peak_of,
     quality_code,
 )
 from tpca_cli.archive.limits import MAX_SIDE
@@ -95,10 +95,15 @@ class Index:
     reasons: tuple[tuple[str, ...], ...] = ()
     version: int = VERSION
     offsets: Ints = field(init=False)  # where each block begins; one more for the end
+    alive: Ints = field(init=False)  # the images that were not replaced, in block order
+    samples: Ints = field(init=False)  # of each image as it is returned; zero for replaced ones
 
     def __post_init__(self) -> None:
         ends = np.cumsum(self.blocks["size"], dtype=np.int64)
         object.__setattr__(self, "offsets", np.concatenate([np.zeros(1, np.int64), ends]))
+        object.__setattr__(self, "alive", np.flatnonzero(self.images["mode"]))
+        channels = np.array([CHANNELS[mode] for mode in MODES])[self.images["mode"]]
+        object.__setattr__(self, "samples", self.images["height"] * self.images["width"] * channels)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -111,25 +116,10 @@ class Index:
         """Height and width of an image."""
         return int(self.images["height"][image]), int(self.images["width"][image])
 
-    def alive(self) -> Ints:
-        """The images that were not replaced, in block order."""
-        return np.flatnonzero(self.images["mode"])
-
-    def samples(self) -> Ints:
-        """Returned samples per image: pixels times channels; zero for replaced images."""
-        channels = np.array([CHANNELS[mode] for mode in MODES])[self.images["mode"]]
-        counts: Ints = self.images["height"] * self.images["width"] * channels
-        return counts
-
-    def peaks(self) -> Ints:
-        """The range of the samples of each image, which its PSNR is relative to."""
-        peaks: Ints = self.images["peak"]
-        return peaks
-
     def raw_bytes(self) -> int:
         """What the samples of all images take without compression."""
-        widths = np.array([int(dtype_of(mode)[1]) for mode in MODES])[self.images["mode"]]
-        return int((self.samples() * widths).sum())
+        widths = np.array([int(DTYPES[mode][1]) for mode in MODES])[self.images["mode"]]
+        return int((self.samples * widths).sum())
 
     def blocks_of(self, image: int) -> range:
         """The block that holds an image, or the consecutive blocks of its bands."""
@@ -202,7 +192,7 @@ class Index:
             images.setdefault(name, np.zeros(len(images["mode"]), np.int64))
         if len(images["mode"]) and images["mode"].max() >= (MODES_V1 if version == 1 else len(MODES)):
             raise FileRefused("an image has an unknown mode or error")
-        images["peak"] = np.array([peak_of(mode) for mode in MODES], np.int64)[images["mode"]]
+        images["peak"] = np.array([MODE_PEAKS[mode] for mode in MODES], np.int64)[images["mode"]]
         blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
         names = split_bytes(arrays["names"], len(images["mode"]))
         extras = split_blobs(arrays["extras"]) if "extras" in arrays else []
@@ -238,10 +228,10 @@ class Index:
         skipped: Iterable[tuple[str, str]] = (),
     ) -> Index:
         """An index of newly coded images and blocks; digests of 8 bytes make it one of version 1."""
-        version = 1 if entries and len(entries[0].digest) == digest_bytes(1) else VERSION
+        version = 1 if entries and len(entries[0].digest) == DIGEST_BYTES[1] else VERSION
         pool = _Pool()
         columns: dict[str, Any] = {
-            "digest": _digests([entry.digest for entry in entries], digest_bytes(version)),
+            "digest": _digests([entry.digest for entry in entries], DIGEST_BYTES[version]),
             "mtime": _column(entry.mtime_ns // 1000 for entry in entries),
             "source_size": _column(entry.source_size for entry in entries),
             "height": _column(entry.height for entry in entries),
@@ -255,7 +245,7 @@ class Index:
             "mode_bits": _column(entry.mode_bits for entry in entries),
             "quality": _column(quality_code(entry.quality) for entry in entries),
             "flags": _column(entry.flags | PARTIAL * bool(entry.reasons) for entry in entries),
-            "peak": _column(entry.peak or peak_of(entry.mode) for entry in entries),
+            "peak": _column(entry.peak or MODE_PEAKS[entry.mode] for entry in entries),
         }
         table: dict[str, Any] = {
             name: _column(getattr(block, name) for block in blocks)
@@ -293,7 +283,7 @@ class Index:
 
     def in_version(self, version: int) -> Index:
         """The same images for an archive of this version; what an older one cannot hold is not kept."""
-        width = digest_bytes(version)
+        width = DIGEST_BYTES[version]
         images = dict(self.images)
         if not len(self):
             images["digest"] = np.zeros((0, width), np.uint8)
@@ -336,7 +326,7 @@ class Index:
         if len(self) and max(images["height"].max(), images["width"].max()) > MAX_SIDE:
             raise FileRefused(f"an image has a side of more than {MAX_SIDE} pixels")
         self._check_blocks(groups)
-        check_names([self.names[image] for image in self.alive()])
+        check_names([self.names[image] for image in self.alive])
 
     def _check_metadata(self) -> None:
         """Every reference leads to something."""
@@ -390,7 +380,7 @@ class Index:
         def holds(group: Mapping[str, Any], mode: str) -> bool:
             if not mode or mode == FILE:
                 return not mode or group.get("method") == "files"
-            return dtype_of(mode) == group["dtype"] and CHANNELS[mode] in (1, group["channels"])
+            return DTYPES[mode] == group["dtype"] and CHANNELS[mode] in (1, group["channels"])
 
         fits = np.array([[holds(group, mode) for mode in MODES] for group in groups])
         if not fits[group_of, self.images["mode"]].all():

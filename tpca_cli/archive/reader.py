@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tpca_cli import store
 from tpca_cli.archive import batches, limits
 from tpca_cli.archive.facts import Contents, archive_facts
-from tpca_cli.archive.format import EXACT_METHODS, FILE_METHODS, PEAK, SCHEMAS, digest_bytes
+from tpca_cli.archive.format import DIGEST_BYTES, EXACT_METHODS, FILE_METHODS, PEAK, SCHEMAS
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.items import about_item, group_item
 from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits
@@ -126,7 +126,7 @@ class Archive:
                 basis = bases.get(str(meta["basis_digest"]))
             self.groups.append(Group(meta, basis, file.array(f"groups/{number}/tables")))
         self._coders: dict[int, Coder] = {}
-        self.alive = self.index.alive()
+        self.alive = self.index.alive
         self.names_bytes = [self.index.names[image] for image in self.alive]
 
     def _check_description(self) -> None:
@@ -407,7 +407,7 @@ class Archive:
     @property
     def digest_bytes(self) -> int:
         """How many bytes the digests of the source files have."""
-        return digest_bytes(self.version)
+        return DIGEST_BYTES[self.version]
 
     @property
     def digest(self) -> str:

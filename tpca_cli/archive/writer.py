@@ -136,7 +136,7 @@ def write_archive(
 
 def most_open(index: Index) -> int:
     """Permissions that every image's source gave: an archive is no more open than its most private source."""
-    bits = np.asarray(index.images["mode_bits"])[index.alive()]
+    bits = np.asarray(index.images["mode_bits"])[index.alive]
     if index.version == 1:
         bits = bits[bits > 0]  # it has none: those of the images that were just added
     return 0o600 | int(np.bitwise_and.reduce(bits, initial=0o777))

@@ -274,8 +274,8 @@ class _Judge:
         missing = [*index.missing_reasons(image), *_not_kept(picture, archive.metadata(position))]
         if missing and not self.bar.allow_partial:
             return f"archived in part only, without: {', '.join(dict.fromkeys(missing))}"
-        mse = float(index.images["error"][image]) / float(index.samples()[image])
-        peak = int(index.peaks()[image])
+        mse = float(index.images["error"][image]) / float(index.samples[image])
+        peak = int(index.images["peak"][image])
         seen = self.seen[position] if mse else 100.0
         source, back = picture.pixels, None
         if self.bar.decode or (seen is None and self.bar.min_quality is not None):

@@ -19,6 +19,7 @@ from tpca_cli import images, store
 from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.decode.plan import AS_FILE, Restorable, Target, extras_of, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
+from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.memory import DEFAULT_MEMORY, Room, writing_bytes
 from tpca_cli.names import check_names, folders_of, matching
@@ -118,8 +119,8 @@ def _weight(archive: Restorable, work: Sequence[Target]) -> int:
     return max(
         writing_bytes(
             math.prod(archive.index.shape(image)),
-            images.CHANNELS.get(archive.index.mode(image), 1),  # a file that is no picture has none
-            int(images.dtype_of(archive.index.mode(image))[1]),
+            CHANNELS.get(archive.index.mode(image), 1),  # a file that is no picture has none
+            int(DTYPES[archive.index.mode(image)][1]),
         )
         for image in (int(archive.alive[target.position]) for target in work)
     )

@@ -85,7 +85,7 @@ class Assembled:
     @property
     def energy_db(self) -> float:
         """10 log10(energy / error) over all returned samples."""
-        samples = float(self.index.samples().sum())
+        samples = float(self.index.samples.sum())
         return self.quality + decibel(self.energy / max(samples, 1.0))
 
     def value(self, kind: str) -> float:

@@ -23,11 +23,12 @@ from tpca_cli.codec.coder import VISUAL, Coder
 from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.encode.sample import moments
 from tpca_cli.errors import ImageRefused, StorageError
+from tpca_cli.formats import CHANNELS
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import busy_map, ordered_map
 from tpca_cli.sources.probe import Kind, Member
 from tpca_cli.sources.read import read_member
-from tpca_cli.sources.read_plan import Reading, skip_or_fail
+from tpca_cli.sources.read_plan import MACHINE, Reading, skip_or_fail
 from tpca_cli.sources.scan import Skipped
 
 
@@ -142,7 +143,7 @@ def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
         }
         for plan in plans
     ]
-    options = {name: value for name, value in vars(reading).items() if name not in ("workers", "memory")}
+    options = {name: value for name, value in vars(reading).items() if name not in MACHINE}
     arrays = [array.tobytes() for plan in plans for _, array in sorted(plan.coder.to_arrays().items())]
     return plan_digest({"format": VERSION, "reading": options, "groups": groups}, *arrays)
 
@@ -334,7 +335,7 @@ def _code(
     record = BlockRecord(len(coded.data), group, 0, len(pixels), row, rows, store.digest_of(coded.data))
     found = []
     for source, back, member, error in zip(pixels, coded.decoded, members, coded.sse, strict=True):
-        if images.CHANNELS[member.mode] != coder.framing.channels:
+        if CHANNELS[member.mode] != coder.framing.channels:
             # a gray image in a color group: what counts is the gray that comes back
             source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
             error = _squared_error(source, back)

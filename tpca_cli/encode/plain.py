@@ -46,7 +46,7 @@ from tpca_cli.sources.probe import (
     survey,
 )
 from tpca_cli.sources.read import read_member
-from tpca_cli.sources.read_plan import Reading, check_scanned, skip_or_fail
+from tpca_cli.sources.read_plan import MACHINE, Reading, check_scanned, skip_or_fail
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped, require_some, scan
 from tpca_cli.tensor_pca.basis import TensorBasis
 
@@ -285,7 +285,7 @@ def _digest(plan: PlainPlan, of: ScoresBasis, reading: Reading) -> str:
     members = [
         [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode] for m in plan.members
     ]
-    options = {name: value for name, value in vars(reading).items() if name != "workers"}
+    options = {name: value for name, value in vars(reading).items() if name not in MACHINE}
     of_basis = {"digest": of.digest, "components": of.basis.components}
     return plan_digest(
         {"scores": VERSION, "reading": options, "basis": of_basis, "dtype": plan.dtype, "members": members}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from tpca_cli import images
-from tpca_cli.archive.format import VERSION, digest_bytes
+from tpca_cli.archive.format import DIGEST_BYTES, VERSION
 from tpca_cli.archive.index import Entry, Index
 from tpca_cli.errors import StorageError
 from tpca_cli.frames.stage import Staged
@@ -64,6 +64,6 @@ def _entry(ref: ImageRef, header: Header) -> Entry:
         bits = stat.S_IMODE(os.stat(ref.path).st_mode)
     except OSError as error:
         raise StorageError.of(error, ref.path, "look at") from error
-    digest = images.file_digest(ref.path, digest_bytes(VERSION))
+    digest = images.file_digest(ref.path, DIGEST_BYTES[VERSION])
     shape = (header.height, header.width, header.mode)
     return Entry(ref.name, digest, ref.mtime_ns, ref.size, *shape, 0, mode_bits=bits)

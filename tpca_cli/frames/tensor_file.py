@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from tpca_cli import store
 from tpca_cli.errors import FileRefused, printable
+from tpca_cli.formats import CHANNELS
 from tpca_cli.frames.arrays import LocalFrames, regroup
 from tpca_cli.framing import TILE, Framing
-from tpca_cli.images import CHANNELS, Header
+from tpca_cli.images import Header
 from tpca_cli.interfaces import Block
 from tpca_cli.sources.read import BATCH_IMAGES, checksum, pieces
 from tpca_cli.sources.transfer import Batch

@@ -7,7 +7,7 @@ an alpha channel. Of several frames the first is taken, with a warning; `content
 Orientation tags are kept, pixels are never rotated.
 """
 
-from tpca_cli.formats import FORMATS, SIGNATURES, sniff
+from tpca_cli.formats import CHANNELS, FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, picture_of, probe, read, source_of
 from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import (
@@ -21,7 +21,7 @@ from tpca_cli.images.encode import (
     obstacle,
 )
 from tpca_cli.images.metadata import orientation_only
-from tpca_cli.images.modes import CHANNELS, common_channels, converted, dtype_of, narrow, widen, widens
+from tpca_cli.images.modes import common_channels, converted, narrow, widen, widens
 from tpca_cli.images.resize import prepare_resizing
 from tpca_cli.images.source import DIGEST_BYTES, Source, Stamp, file_digest, source_digest
 
@@ -41,7 +41,6 @@ __all__ = [
     "Stamp",
     "common_channels",
     "converted",
-    "dtype_of",
     "encode_file",
     "encode_jpeg",
     "file_digest",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tpca_cli import formats
+from tpca_cli.formats import CHANNELS
 from tpca_cli.images.content import (
     FRAMES,
     MANY,
@@ -22,7 +23,6 @@ from tpca_cli.images.content import (
 )
 from tpca_cli.images.content_avif import avif_content
 from tpca_cli.images.content_tiff import tiff_content
-from tpca_cli.images.modes import CHANNELS
 
 # JPEG
 _SOS, _EOI, _COM, _APP0 = 0xDA, 0xD9, 0xFE, 0xE0

@@ -28,11 +28,12 @@ from PIL import (  # noqa: F401  (registers)
 
 from tpca_cli import formats
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
+from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.images import deep as deep_color
 from tpca_cli.images import headers, jpeg, metadata, plugins
 from tpca_cli.images.content import FRAMES, Content
 from tpca_cli.images.content_formats import content_of
-from tpca_cli.images.modes import CHANNELS, Pixels, dtype_of, widen
+from tpca_cli.images.modes import Pixels, widen
 from tpca_cli.images.resize import draft_scale, resized, to_array, to_size
 from tpca_cli.images.source import DIGEST_BYTES, Source, Stamp, open_source, read_source, source_digest
 
@@ -119,7 +120,7 @@ def probe(
         raise StorageError.of(error, path, "read") from error
     finally:
         os.close(descriptor)
-    return Header(height, width, CHANNELS[mode], dtype_of(mode), mode)
+    return Header(height, width, CHANNELS[mode], DTYPES[mode], mode)
 
 
 def read(

@@ -16,8 +16,9 @@ import numpy as np
 from PIL import Image
 
 from tpca_cli.errors import TpcaError, UsageError
+from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.images import decode, deep, embed, metadata, tiff
-from tpca_cli.images.modes import CHANNELS, Pixels, common_channels, dtype_of, widen
+from tpca_cli.images.modes import Pixels, common_channels, widen
 from tpca_cli.images.resize import strips, to_array
 
 _MODES: dict[str, frozenset[str]] = {
@@ -30,7 +31,7 @@ _MODES: dict[str, frozenset[str]] = {
 }
 OUTPUT_FORMATS: tuple[str, ...] = tuple(_MODES)
 NOT_HELD = {
-    **{mode: "samples of 16 bits" for mode in CHANNELS if dtype_of(mode) == "u2"},
+    **{mode: "samples of 16 bits" for mode in CHANNELS if DTYPES[mode] == "u2"},
 }
 _MAX_SIDE = {"webp": 16383, "jpeg": 65500}
 _MAX_SEGMENT = 65533 - len(b"Exif\0\0")  # what one segment of a JPEG holds
@@ -98,7 +99,7 @@ def encode_file(
     reason = obstacle(format, mode, pixels.shape[0], pixels.shape[1], extras)
     if reason is not None:
         raise UsageError(f"{reason}; choose png or tiff")
-    if pixels.dtype != np.dtype(dtype_of(mode)) or pixels.ndim != 3 or pixels.shape[2] != CHANNELS[mode]:
+    if pixels.dtype != np.dtype(DTYPES[mode]) or pixels.ndim != 3 or pixels.shape[2] != CHANNELS[mode]:
         raise ValueError(f"{pixels.dtype} pixels of shape {pixels.shape} are not mode {mode}")
     held, _ = embed.place(format, extras.metadata)
     if format == "tiff":

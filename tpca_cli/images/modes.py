@@ -1,7 +1,4 @@
-"""The modes of pictures and the way between their channel counts, without loss upwards and back.
-
-Five are read everywhere; color of 16 bits per channel only where nothing of it may be lost (`--exact`).
-"""
+"""The way between the channel counts of pictures, without loss upwards and back."""
 
 from __future__ import annotations
 
@@ -12,25 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.errors import ImageRefused
+from tpca_cli.formats import CHANNELS
 
 Pixels: TypeAlias = NDArray[Any]
 
-CHANNELS: dict[str, int] = {
-    "L": 1,
-    "LA": 2,
-    "RGB": 3,
-    "RGBA": 4,
-    "I;16": 1,
-    "LA;16": 2,
-    "RGB;16": 3,
-    "RGBA;16": 4,
-}
 _NAMES = {1: "gray", 2: "gray with alpha", 3: "RGB", 4: "RGBA"}
-
-
-def dtype_of(mode: str) -> str:
-    """The sample type of a mode: `u1` or `u2`."""
-    return "u2" if mode.endswith(";16") else "u1"
 
 
 def common_channels(channels: Iterable[int]) -> int:

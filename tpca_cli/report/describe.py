@@ -133,7 +133,7 @@ def _image_rows(archive: Archive, data: Mapping[str, Any]) -> Rows:
     from tpca_cli.archive.format import MODES
 
     index = archive.index
-    alive = index.alive()
+    alive = index.alive
     counts = np.bincount(index.images["mode"][alive])
     modes = sorted(((int(counts[mode]), MODES[mode]) for mode in np.flatnonzero(counts)), reverse=True)
     heights, widths = index.images["height"][alive], index.images["width"][alive]
@@ -240,7 +240,7 @@ def image_list(archive: Archive, globs: Sequence[str] = ()) -> list[dict[str, An
     index = archive.index
     wanted = set(matching(archive.names_bytes, globs)) if globs else range(len(archive))
     sizes = _image_bytes(archive)
-    rows = zip(index.alive().tolist(), image_psnr(index), image_quality(index), strict=True)
+    rows = zip(index.alive.tolist(), image_psnr(index), image_quality(index), strict=True)
     return [
         {
             "name": index.names[image],
@@ -262,7 +262,7 @@ def _image_bytes(archive: Archive) -> list[int]:
     """The bytes of each image; those of a block are shared by its images by their samples, or their files."""
     index = archive.index
     sizes = np.zeros(len(index), np.int64)
-    samples, files, blocks = index.samples(), index.images["source_size"], index.blocks
+    samples, files, blocks = index.samples, index.images["source_size"], index.blocks
     for block, (first, count, size) in enumerate(
         zip(blocks["first"], blocks["count"], blocks["size"], strict=True)
     ):

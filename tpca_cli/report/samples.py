@@ -96,7 +96,7 @@ def from_scores(scores: Scores, sources: Sequence[str], count: int) -> list[Samp
 
 
 def _archive_sample(archive: Archive, position: int, refs: dict[bytes, ImageRef]) -> SampleImage:
-    block = archive.index.blocks_of(int(archive.index.alive()[position]))[0]
+    block = archive.index.blocks_of(int(archive.index.alive[position]))[0]
     most = int(archive.groups[int(archive.index.blocks["group"][block])].meta["coder"]["components"])
     return _sample(archive, position, refs, most)
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tpca_cli import basisfile, store
 from tpca_cli.archive import lists
-from tpca_cli.archive.format import CHANNELS, IMAGE_COLUMNS, MODES, PEAK, dtype_of
+from tpca_cli.archive.format import CHANNELS, DTYPES, IMAGE_COLUMNS, MODES, PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import MAX_PIXELS, MAX_SIDE
 from tpca_cli.errors import FileRefused, printable
@@ -98,7 +98,7 @@ class Scores:
             if self._rows[name] < 1 or file.shape(f"digests/{name}")[0] != pieces:
                 raise ValueError(f"{name!r} has not one digest for each piece")
         self.index = self._read_index()
-        self.alive = self.index.alive()
+        self.alive = self.index.alive
         self.names_bytes = list(self.index.names)
         counts = frame_counts(self.index, self.framing)
         self._starts = np.concatenate([[0], np.cumsum(counts)])  # frames before each image, and all
@@ -140,7 +140,7 @@ class Scores:
             if self.item is not None:
                 if mode != self.item.mode or {*heights, *widths} - {*self.item.picture[:2]}:
                     raise ValueError(f"a {mode} image among tensors {self.item}")
-            elif dtype_of(mode) != self.samples or CHANNELS[mode] > self.framing.channels:
+            elif DTYPES[mode] != self.samples or CHANNELS[mode] > self.framing.channels:
                 raise ValueError(f"a {mode} image in {self.framing.channels} channels of {self.samples}")
 
     def _table(self, columns: dict[str, Any]) -> dict[str, Any]:

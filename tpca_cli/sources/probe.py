@@ -8,12 +8,12 @@ come back as gray.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tpca_cli import images
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
-from tpca_cli.formats import FILE
+from tpca_cli.formats import CHANNELS, DTYPES, FILE
 from tpca_cli.framing import Framing
 from tpca_cli.images import Header, Stamp, probe
 from tpca_cli.interfaces import Progress
@@ -46,11 +46,10 @@ class Kind:
 
     dtype: str
     channels: int
+    peak: int = field(init=False)  # the largest sample value of the type
 
-    @property
-    def peak(self) -> int:
-        """The largest sample value of the type."""
-        return 65535 if self.dtype == "u2" else 255
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "peak", 65535 if self.dtype == "u2" else 255)
 
     def __str__(self) -> str:
         names = {1: "gray", 2: "gray and alpha", 3: "color", 4: "color and alpha"}
@@ -64,28 +63,22 @@ class Survey:
     groups: dict[Kind, tuple[Member, ...]]
     skipped: tuple[Skipped, ...]
     ignored: Ignored = NOTHING_IGNORED
+    count: int = field(init=False)  # of the images that can go in
+    raw_bytes: int = field(init=False)  # that their pixels take uncompressed
+    source_bytes: int = field(init=False)  # of their files
 
-    @property
-    def count(self) -> int:
-        """How many images can go in."""
-        return sum(len(members) for members in self.groups.values())
-
-    @property
-    def raw_bytes(self) -> int:
-        """What their pixels take uncompressed."""
-        return sum(raw_bytes(member) for members in self.groups.values() for member in members)
-
-    @property
-    def source_bytes(self) -> int:
-        """What their files take."""
-        return sum(member.ref.size for members in self.groups.values() for member in members)
+    def __post_init__(self) -> None:
+        members = [member for group in self.groups.values() for member in group]
+        object.__setattr__(self, "count", len(members))
+        object.__setattr__(self, "raw_bytes", sum(map(raw_bytes, members)))
+        object.__setattr__(self, "source_bytes", sum(member.ref.size for member in members))
 
 
 def kind_of(member: Member) -> Kind:
     """The kind of an image; files that are no picture go with gray ones."""
     if member.mode == FILE:
         return Kind("u1", 1)
-    return Kind(images.dtype_of(member.mode), images.CHANNELS[member.mode])
+    return Kind(DTYPES[member.mode], CHANNELS[member.mode])
 
 
 def raw_bytes(member: Member) -> int:
@@ -181,8 +174,7 @@ def fitting(members: Sequence[Member], kind: Kind, framing: Framing) -> tuple[li
 
 
 def _member_misfit(member: Member, kind: Kind, framing: Framing) -> str | None:
-    dtype = images.dtype_of(member.mode)
-    channels = images.CHANNELS[member.mode]
+    dtype, channels = DTYPES[member.mode], CHANNELS[member.mode]
     if dtype != kind.dtype:
         return f"{member.mode} image does not fit a basis of {kind} images"
     if channels != kind.channels and not (channels == 1 and kind.channels in (3, 4)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, printable
@@ -57,11 +57,14 @@ class Reading:
     strip_metadata: bool = False  # keep nothing of a file but its picture
     memory: int = DEFAULT_MEMORY  # of all processes; decides nothing but what is refused as too large
     whole: bool = False  # every file counts, also one that is no picture; color may have 16 bits
+    room: Room = field(init=False)  # what the memory leaves for pictures, and how many may work on them
 
-    @property
-    def room(self) -> Room:
-        """What the memory leaves for pictures, and how many may work on them."""
-        return Room.within(self.memory, self.workers)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "room", Room.within(self.memory, self.workers))
+
+
+MACHINE = ("workers", "memory", "room")
+"""The fields of `Reading` that decide nothing of what is read."""
 
 
 @dataclass(frozen=True, slots=True)
