@@ -131,7 +131,7 @@ def test_what_cannot_be_a_basis_is_refused(case: str, tmp_path: Path) -> None:
     basisfile.write(path, origin_of(method), basis_of(method), None)
     with store.open_checked(path, BASIS_SCHEMA) as reader, store.create(odd, BASIS_SCHEMA) as writer:
         writer.meta(reader.meta)
-        for name in reader.names():
+        for name in reader.stored:
             array = reader.array(name)
             writer.put(name, change(array) if name == f"basis/{changed}" else array)
     with pytest.raises(FileRefused, match=r"odd\.h5"):
@@ -144,7 +144,7 @@ def test_odd_metadata_is_refused(key: str, tmp_path: Path) -> None:
     basisfile.write(path, origin_of("rank1"), basis_of("rank1"), modes())
     with store.open_checked(path, BASIS_SCHEMA) as reader, store.create(odd, BASIS_SCHEMA) as writer:
         writer.meta({**reader.meta, key: "x" if key != "frames" else -1})
-        for name in reader.names():
+        for name in reader.stored:
             writer.put(name, reader.array(name))
     with pytest.raises(FileRefused):
         basisfile.read(odd)
@@ -155,7 +155,7 @@ def test_a_damaged_operator_is_found_when_it_is_used(tmp_path: Path) -> None:
     basisfile.write(path, origin_of("operator"), None, tensor())
     with store.open_checked(path, BASIS_SCHEMA) as reader, store.create(odd, BASIS_SCHEMA) as writer:
         writer.meta(reader.meta)
-        for name in reader.names():
+        for name in reader.stored:
             array = reader.array(name)
             if name == "operator/lower":
                 array[3] += 1

@@ -188,8 +188,8 @@ def _read(reader: store.Reader) -> StoredBasis:
 def basis_in(reader: store.Reader, method: str, framing: Framing, item: Item | None = None) -> TensorBasis:
     """The basis that an open file holds."""
     arrays: Arrays = {
-        name.removeprefix("basis/"): reader.array(name, limit=max(1 << 30, reader.stored_bytes(name)))
-        for name in reader.names()
+        name.removeprefix("basis/"): reader.array(name, limit=max(1 << 30, reader.stored[name]))
+        for name in reader.stored
         if name.startswith("basis/")
     }
     shape = framing.frame_shape if item is None else item.shape

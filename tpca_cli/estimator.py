@@ -207,8 +207,8 @@ class TensorPCA:
         model = cls(**meta["params"])
         shape = tuple(int(side) for side in meta["frame_shape"])
         arrays = {
-            name.removeprefix("basis/"): reader.array(name, limit=max(1 << 30, reader.stored_bytes(name)))
-            for name in reader.names()
+            name.removeprefix("basis/"): reader.array(name, limit=max(1 << 30, reader.stored[name]))
+            for name in reader.stored
         }
         if "mean" in arrays:
             arrays["mean"] = arrays["mean"].reshape(shape)

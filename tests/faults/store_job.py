@@ -76,7 +76,7 @@ def append(target: str) -> None:
         assert isinstance(count, int)
         file.attrs({**old.attrs, "count": count + 1})
         file.meta({**old.meta, "blocks": count + 1})
-        for name in old.names():
+        for name in old.stored:
             if name not in ("payload", "digests"):
                 file.put(name, old.array(name))
         payload = file.stream("payload", "u1", (), 4096, compress=True)
@@ -90,8 +90,8 @@ def fingerprint(target: str) -> str:
     """Everything that a file says, as one digest; FileRefused if any block is not what was written."""
     whole = sha256()
     with store.open_checked(target, SCHEMA) as file:
-        whole.update(repr((sorted(file.attrs.items()), file.meta, file.names())).encode())
-        for name in file.names():
+        whole.update(repr((sorted(file.attrs.items()), file.meta, tuple(file.stored))).encode())
+        for name in file.stored:
             whole.update(repr((name, file.shape(name))).encode())
             if name != "payload":
                 whole.update(file.array(name).tobytes())

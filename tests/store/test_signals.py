@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from tpca_cli.store.signals import DeferredSignals
+from tpca_cli.store.files import DeferredSignals
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_what_goes_in_comes_out(
     with store.open_checked(path, schema) as reader:
         assert reader.attrs == values
         assert reader.meta == meta
-        assert reader.names() == tuple(sorted(content))
+        assert tuple(reader.stored) == tuple(sorted(content))
         for name, array in content.items():
             found = reader.array(name)
             assert (found.dtype, found.shape) == (array.dtype, array.shape)

@@ -36,8 +36,7 @@ class Contents:
     @classmethod
     def of(cls, file: Reader, index: Index, groups: Sequence[Mapping[str, Any]]) -> Contents:
         """The parts of an open file."""
-        stored = {name: file.stored_bytes(name) for name in file.names()}
-        return cls(index, groups, file.meta.get("target", {}), file.digest, file.size, stored)
+        return cls(index, groups, file.meta.get("target", {}), file.digest, file.size, file.stored)
 
 
 def archive_facts(archive: Contents) -> dict[str, Any]:

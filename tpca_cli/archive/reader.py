@@ -133,16 +133,16 @@ class Archive:
         """What can be said before the index or a basis is read."""
         file = self._file
         limits.check_description(file.meta)
-        parts = [name for name in file.names() if name.startswith("groups/")]
+        parts = [name for name in file.stored if name.startswith("groups/")]
         self._limits.check_sums(
             file.shape("images")[1] + file.shape("blocks")[1],
             self._stored(),
             sum(file.shape(name)[0] for name in parts),
-            sum(file.stored_bytes(name) for name in parts),
+            sum(file.stored[name] for name in parts),
         )
 
     def _stored(self) -> int:
-        return sum(self._file.stored_bytes(name) for name in self._file.names())
+        return sum(self._file.stored.values())
 
     def _prepare(self) -> None:
         import tpca_cli.images  # noqa: F401

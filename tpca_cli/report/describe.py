@@ -279,7 +279,7 @@ def _basis_file(path: Path) -> Facts:
 
     with open_checked(path, BASIS_SCHEMA, skim=True) as file:
         data = _basis_data(file) | {"file_bytes": file.size}
-        stored = {name: file.stored_bytes(name) for name in file.names()}
+        stored = dict(file.stored)
         size, rotated = file.meta["size"], file.has("basis/rotation")
     values, images = data["eigenvalues"], counted(data["images"], "image")
     what = f"basis of {counted(len(values), 'component')}" if len(values) else "operator without a basis,"
@@ -393,7 +393,7 @@ def _tensor_file(path: Path) -> Facts:
     with open_checked(path, TENSOR_SCHEMA, skim=True) as file:
         field = "frames16" if file.has("frames16") else "frames8"
         shape, framing = file.shape(field), file.meta["framing"]
-        stored, blocks = file.stored_bytes(field), file.shape("block_rows")[0]
+        stored, blocks = file.stored[field], file.shape("block_rows")[0]
         data: dict[str, Any] = {
             "format": file.schema.format,
             "images": file.shape("kept")[0],

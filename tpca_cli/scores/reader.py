@@ -411,10 +411,8 @@ class Scores:
             "measured": bool(self.meta["measured"]),
             "skipped": [{"path": path, "reason": reason} for path, reason in self.index.skipped],
             "file_bytes": self._file.size,
-            "coefficient_bytes": self._file.stored_bytes("coefficients"),
-            "basis_bytes": sum(
-                self._file.stored_bytes(n) for n in self._file.names() if n.startswith("basis/")
-            ),
+            "coefficient_bytes": self._file.stored["coefficients"],
+            "basis_bytes": sum(self._file.stored[n] for n in self._file.stored if n.startswith("basis/")),
             "raw_bytes": self.frames * prod(self.framing.frame_shape) * int(self.samples[1]),
             "source_bytes": int(self.index.images["source_size"].sum()),
             "digest": self.digest,

@@ -1,11 +1,12 @@
 """Files on disk: written whole or not at all, and read only after they were checked.
 
-    files     plain files, temporary files, locks
+    files     plain files, temporary files; holds signals back while they are handled
+    lock      one writer at a time, and what killed ones left
     schema    the table of datasets that a file must match; digests of pieces and of whole files
-    write     HDF5 files by their table; `dataset` lays out and writes one dataset
+    write     HDF5 files by their table
     read      the same files back; `guard` holds the checks, `remote` reads what is behind an address
     columns   tables packed into byte arrays
-    hdf5      the only module that imports h5py; `signals` defers signals while it runs
+    hdf5      the only module that imports h5py; `structure` looks at its records before it does
 
 What the numbers in a file mean is the business of the modules that call this one with a `Schema`. Names that
 need numpy and h5py load on first use, so that locks and plain files cost nothing to import.
@@ -22,19 +23,15 @@ from tpca_cli.store.files import (
     holds,
     is_remote,
     location,
-    remove_abandoned,
-    remove_stale,
-    stale_temporaries,
     sync_folders,
     write_file,
 )
-from tpca_cli.store.lock import lock
+from tpca_cli.store.lock import lock, remove_abandoned, remove_stale, stale_temporaries
 from tpca_cli.store.schema import Field, Schema, digest_of
 
 if TYPE_CHECKING:
-    from tpca_cli.store.dataset import Stream
     from tpca_cli.store.read import Identity, Reader, format_of, identity, open_checked
-    from tpca_cli.store.write import Writer, create
+    from tpca_cli.store.write import Stream, Writer, create
 
 __all__ = [
     "Address",
@@ -67,7 +64,7 @@ _LATE = {
     "format_of": "read",
     "identity": "read",
     "open_checked": "read",
-    "Stream": "dataset",
+    "Stream": "write",
     "Writer": "write",
     "create": "write",
 }

@@ -1,7 +1,8 @@
 """Plain files that appear whole or not at all, and the temporaries that make it so.
 
 A target is a name in an open folder, so the folder that was checked is the folder that is written to. New
-content goes to `.<name>.<random>.tmp` beside the target and takes its name in one step.
+content goes to `.<name>.<random>.tmp` beside the target and takes its name in one step; signals wait
+while files are made or cleaned up.
 """
 
 from __future__ import annotations
@@ -12,24 +13,31 @@ import fcntl
 import os
 import re
 import secrets
+import signal
 import stat
-import time
-from collections.abc import Collection, Iterable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
 
 from tpca_cli.errors import OutputExists, StorageError, printable
-from tpca_cli.store.signals import DeferredSignals
 
 AnyPath = str | bytes | os.PathLike[str]
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
-DAY = 86400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _live: set[TemporaryFile] = set()
 _PIECE = 1 << 20
-_TEMPORARY = re.compile(rb"(.*\.)[0-9a-f]{8}\.tmp", re.DOTALL)
+_HELD = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
+    if hasattr(signal, name)
+)
+_Handler = Callable[[int, FrameType | None], Any]
+_depth = 0  # blocks of `DeferredSignals` that the main thread is in
 
 
 def is_remote(path: AnyPath) -> bool:
@@ -145,7 +153,7 @@ class TemporaryFile:
         self._most_open = most_open
         self._keep_owner = keep_owner
         self._settled = False
-        self.name = _prefix(place.name) + secrets.token_hex(4).encode() + b".tmp"
+        self.name = temporary_prefix(place.name) + secrets.token_hex(4).encode() + b".tmp"
         self.fd = -1
         self._owner = os.getpid()
         self._mode: int | None = None
@@ -359,69 +367,67 @@ def sync_folders(root: AnyPath, folders: Iterable[bytes]) -> None:
             raise StorageError.of(error, path, "sync the folder") from error
 
 
-def remove_abandoned(root: AnyPath, names: Collection[bytes]) -> None:
-    """Delete the temporaries of these files below a root whose writer is gone; one look at each folder."""
-    prefixes: dict[bytes, set[bytes]] = {}
-    for name in names:
-        folder, _, last = name.rpartition(b"/")
-        prefixes.setdefault(os.path.join(os.fsencode(root), folder), set()).add(_prefix(last))
-    for folder, wanted in prefixes.items():
-        try:
-            entries = os.listdir(folder)
-        except OSError:
-            continue
-        for entry in entries:
-            match = _TEMPORARY.fullmatch(entry)
-            path = os.path.join(folder, entry)
-            if match and match[1] in wanted and _stale(path, 0.0):
-                with suppress(OSError):
-                    os.unlink(path)
-
-
 def check_output(path: AnyPath, force: bool = False) -> None:
     """Fail before any heavy work if the output could not be written: tries it with an empty temporary."""
     TemporaryFile(Place.at(path), force).close()
 
 
-def stale_temporaries(target: AnyPath, *, older_than: float = 0.0) -> list[Path]:
-    """Temporaries of this target whose writer is gone, at least `older_than` seconds old."""
-    parent, name = os.path.split(os.fsencode(target))
-    pattern = re.compile(re.escape(_prefix(name)) + rb"[A-Za-z0-9_]+\.tmp")
-    try:
-        names = sorted(entry for entry in os.listdir(parent or b".") if pattern.fullmatch(entry))
-    except OSError:
-        return []
-    paths = [os.path.join(parent, entry) for entry in names]
-    return [Path(os.fsdecode(path)) for path in paths if _stale(path, older_than)]
-
-
-def remove_stale(target: AnyPath) -> tuple[list[Path], list[Path]]:
-    """Delete stale temporaries older than a day; (removed, kept)."""
-    removed = []
-    for path in stale_temporaries(target, older_than=DAY):
-        with suppress(OSError):
-            path.unlink()
-            removed.append(path)
-    return removed, stale_temporaries(target)
-
-
-def _prefix(name: bytes) -> bytes:
-    # a name may be as long as the file system allows; its temporary must still fit
+def temporary_prefix(name: bytes) -> bytes:
+    """How the names of the temporaries of a file begin: they must fit where its own name barely does."""
     if len(name) > 200:
         name = name[:180] + b"~" + blake2b(name, digest_size=8).hexdigest().encode()
     return b"." + name + b"."
 
 
-def _stale(path: bytes, older_than: float) -> bool:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        found = os.fstat(fd)
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime >= older_than
+class DeferredSignals:
+    """`with DeferredSignals(): ...`: signals that arrive in the block are handled at its end.
+
+    HDF5 calls our file objects: a handler that raises in there would throw an exception through the C
+    library, which then crashes. And what is being cleaned up must not be left halfway.
+
+    Blocks may be nested; the outermost counts. In other threads it does nothing: Python runs signal handlers
+    in the main thread only.
+    """
+
+    def __enter__(self) -> DeferredSignals:
+        global _depth
+        self._noted: list[tuple[int, FrameType | None]] = []
+        self._saved: list[tuple[int, _Handler]] = []
+        self._counted = threading.current_thread() is threading.main_thread()
+        if self._counted and _depth == 0:
+            try:
+                for number in _HELD:
+                    handler = signal.getsignal(number)
+                    if callable(handler):
+                        self._saved.append((number, handler))
+                        signal.signal(number, self._note)
+            except BaseException:
+                self._restore(0)
+                raise
+        _depth += self._counted
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted.append((number, frame))
+
+    def _restore(self, first: int) -> None:
+        # a signal may arrive between two restorations and raise: the remaining ones must still happen
+        if first < len(self._saved):
+            number, handler = self._saved[first]
+            try:
+                current = signal.signal(number, handler)
+                # a handler may have replaced itself, to be left alone by the next signal: it stays replaced
+                if current != self._note:
+                    signal.signal(number, current)
+            finally:
+                self._restore(first + 1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _depth
+        _depth -= self._counted
+        self._restore(0)
+        handlers = dict(self._saved)
+        for number, frame in self._noted:
+            handlers[number](number, frame)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ import numpy as np
 
 from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
 from tpca_cli.store.schema import Attribute, Field, Schema, is_number
-from tpca_cli.store.structure import check_object
 
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
@@ -32,10 +30,6 @@ DEFLATE_EXPANSION = 1032  # the most that deflate can do
 
 SCALE_ATTRIBUTES = (b"CLASS", b"NAME", b"DIMENSION_LIST", b"REFERENCE_LIST")
 
-_MAGIC = b"\x89HDF\r\n\x1a\n"
-_HEADER = struct.Struct("<8sBBBBQQQQI")
-_ROOT = 36  # where the header has the address of the root
-_NOWHERE = 2**64 - 1
 _PIECE = 1 << 22
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -71,11 +65,11 @@ class CheckedDataset:
         if math.prod(count) == 0:
             return out
         if not self.shape:
-            self.dataset.read(h5s.ALL, h5s.ALL, out, type_of(self.field))
+            self.dataset.read(h5s.ALL, h5s.ALL, out, type_of(self.kind))
             return out
         space = self.dataset.get_space()
         space.select_hyperslab((start, *(0 for _ in self.shape[1:])), count)
-        self.dataset.read(h5s.create_simple(count), space, out, type_of(self.field))
+        self.dataset.read(h5s.create_simple(count), space, out, type_of(self.kind))
         return out
 
     def chunks(self, length: int) -> list[tuple[int, int]]:
@@ -106,49 +100,35 @@ def check_file(file: Hdf5File, schemas: tuple[Schema, ...], *, cut: bool = False
 
     A `cut` one may end early, if only bulk data are missing.
     """
-    size = check_header(file.stream, cut=cut)
-    cut_off = file.stream.length > size
-    with _told_if(cut_off):
-        _open(file)
-        root = file.root
+    with _told_if_cut_off(file.stream):
+        file.open(cut=cut)
+        root, size = file.root, file.stream.source.size
         found = read_attributes(root)
         schema = matching_schema(found, schemas)
         text_attribute(found, "digest")
         meta = parse_meta(text_attribute(found, "meta")) if "meta" in found else {}
-        return CheckedFile(
-            schema, found, meta, check_datasets(root, file.stream, schema, size, cut=cut), size, cut_off
-        )
+        datasets = check_datasets(root, file, schema, size, cut=cut)
+        return CheckedFile(schema, found, meta, datasets, size, file.stream.length > size)
 
 
 def check_root(file: Hdf5File) -> dict[str, Attribute]:
     """Open a file of any format of ours; its attributes, nothing else is read."""
-    check_header(file.stream)
-    _open(file)
+    file.open()
     found = read_attributes(file.root)
     for name in ("format", "digest"):
         text_attribute(found, name)
     return found
 
 
-def _open(file: Hdf5File) -> None:
-    """Let HDF5 open a file, after a look at the object that it begins with."""
-    _look_at(file.stream, int.from_bytes(file.stream.read_at(_ROOT, 8), "little"))
-    file.open()
-
-
-def _look_at(stream: InputFile, address: int) -> None:
-    check_object(stream.read_at, stream.length, address)
-
-
 @contextmanager
-def _told_if(cut_off: bool) -> Iterator[None]:
+def _told_if_cut_off(stream: InputFile) -> Iterator[None]:
     """Whatever is wrong with a file that was cut off in its index, that is why."""
     try:
         yield
     except MemoryError:
         raise
     except Exception as error:
-        if not cut_off:
+        if stream.length <= stream.source.size:
             raise
         raise BadFile("it was cut off, and what says where its images are is not in the rest") from error
 
@@ -164,9 +144,8 @@ def dtype_name(kind: Any) -> str:
     return ""
 
 
-def type_of(field: Field) -> Any:
-    """The HDF5 type of a field."""
-    kind = field.kind
+def type_of(kind: np.dtype[Any]) -> Any:
+    """The HDF5 type of numbers or text."""
     if kind.kind != "S":
         return h5t.py_create(kind)
     text = h5t.C_S1.copy()
@@ -174,36 +153,6 @@ def type_of(field: Field) -> Any:
     text.set_strpad(h5t.STR_NULLPAD)
     text.set_cset(h5t.CSET_UTF8)
     return text
-
-
-def check_header(stream: InputFile, *, cut: bool = False) -> int:
-    """Refuse what is not a regular HDF5 file, closed by its writer and as long as it says; its length.
-
-    A `cut` one may be shorter: what is missing reads as zeros, which no digest and no checksum agrees with.
-    """
-    size = stream.source.size
-    if not stream.source.regular:
-        raise BadFile("not a regular file")
-    if size == 0:
-        raise BadFile("the file is empty")
-    head = stream.read(_HEADER.size)
-    if head[:8] != _MAGIC:
-        raise BadFile("not a tpca file")
-    if size < _HEADER.size:
-        raise BadFile("truncated")
-    _, version, offsets, lengths, flags, base, extension, end, _, _ = _HEADER.unpack(head)
-    if (version, offsets, lengths) != (3, 8, 8):
-        raise BadFile("not a tpca file (another kind of HDF5)")
-    if flags:
-        raise BadFile("incomplete: its writer was stopped, or is still writing")
-    if base != 0 or extension != _NOWHERE:
-        raise BadFile("not a tpca file (unexpected HDF5 features)")
-    if end > size and not cut:
-        raise BadFile(f"truncated: {size} bytes of {end}; of an archive, --salvage saves what is left")
-    if end < size:
-        raise BadFile(f"{size - end} foreign bytes after its end")
-    stream.pretend_length(end)
-    return size
 
 
 def read_attributes(root: Any) -> dict[str, Attribute]:
@@ -247,7 +196,7 @@ def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> by
 
 
 def check_datasets(
-    root: Any, stream: InputFile, schema: Schema, size: int, *, cut: bool = False
+    root: Any, file: Hdf5File, schema: Schema, size: int, *, cut: bool = False
 ) -> dict[str, CheckedDataset]:
     """Every dataset of the file, compared with the table one path component at a time.
 
@@ -255,7 +204,7 @@ def check_datasets(
     """
     entries: dict[str, CheckedDataset] = {}
     seen: set[int] = {h5o.get_info(root).addr}
-    _check_group(root, "", "", stream, schema, size, entries, seen)
+    _check_group(root, "", "", file, schema, size, entries, seen)
     missing = schema.missing(frozenset(entries))
     if missing is not None:
         raise BadFile(f"dataset {missing!r} is missing")
@@ -267,7 +216,7 @@ def _check_group(
     group: Any,
     path: str,
     kind: str,
-    stream: InputFile,
+    file: Hdf5File,
     schema: Schema,
     size: int,
     entries: dict[str, CheckedDataset],
@@ -289,7 +238,7 @@ def _check_group(
         link = group.links.get_info(raw)
         if link.type != h5l.TYPE_HARD:
             raise BadFile(f"{here!r} is a link to elsewhere")
-        _look_at(stream, link.u)
+        file.look_at(link.u)
         thing = h5o.open(group, raw)
         info = h5o.get_info(thing)
         if info.addr in seen or info.rc != 1:
@@ -302,7 +251,7 @@ def _check_group(
             entries[here] = _check_dataset(thing, field, here, size)
         elif isinstance(thing, h5g.GroupID) and field is None:
             below = f"{kind}/{general_name}" if kind else general_name
-            _check_group(thing, here, below, stream, schema, size, entries, seen)
+            _check_group(thing, here, below, file, schema, size, entries, seen)
         else:
             raise BadFile(f"{here!r} is not what the format has there")
 
@@ -322,8 +271,9 @@ def _check_dataset(dataset: Any, field: Field, path: str, size: int) -> CheckedD
     kind = layout.get_layout()
     if kind not in (h5d.COMPACT, h5d.CHUNKED):
         raise BadFile(f"{path!r} has a storage layout that the format does not use")
-    narrowed = field.narrowed(dtype_name(dataset.get_type()))
-    if narrowed is None or not dataset.get_type().equal(type_of(narrowed)) or dataset.get_type().committed():
+    kept = dataset.get_type()
+    narrowed = field.narrowed(dtype_name(kept))
+    if narrowed is None or not kept.equal(type_of(narrowed.kind)) or kept.committed():
         raise BadFile(f"{path!r} is not of type {field.dtype}")
     field, element = narrowed, narrowed.kind
     space = dataset.get_space()

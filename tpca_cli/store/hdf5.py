@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
-from tpca_cli.store.files import AnyPath
+from tpca_cli.store.files import AnyPath, DeferredSignals
 from tpca_cli.store.schema import Attribute
-from tpca_cli.store.signals import DeferredSignals
+from tpca_cli.store.structure import NOWHERE, BadFile, check_object
 
 if TYPE_CHECKING:
     from tpca_cli.store.remote import RemoteBytes
@@ -50,10 +51,9 @@ __all__ = [
 
 
 GAP = 1 << 10  # between chunks there is little more than a checksum
-
-
-class BadFile(Exception):
-    """Why a file is refused, without its name; `Hdf5File.calls` makes a `FileRefused` of it."""
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_HEADER = struct.Struct("<8sBBBBQQQQI")
+_ROOT = 36  # where the header has the address of the root
 
 
 class LocalBytes:
@@ -89,24 +89,15 @@ class InputFile:
     def __init__(self, source: LocalBytes | RemoteBytes) -> None:
         self.source = source
         self._at = 0
-        self._end = source.size
+        self.length = source.size  # that HDF5 believes in; what is missing of it reads as zeros
         self.failure: BaseException | None = None
         self._unwritten: list[tuple[int, bytes]] = []
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move the position; the end is where HDF5 believes it is, even after a failure."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._end}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.length}[whence]
         self._at = base + offset
         return self._at
-
-    @property
-    def length(self) -> int:
-        """Bytes that HDF5 believes the file has."""
-        return self._end
-
-    def pretend_length(self, length: int) -> None:
-        """Let HDF5 believe that the file has this many bytes: those that are missing read as zeros."""
-        self._end = length
 
     def tell(self) -> int:
         """The position of the next read or write."""
@@ -114,7 +105,7 @@ class InputFile:
 
     def read(self, size: int = -1) -> bytes:
         """Bytes from the position; h5py asks for this method but reads through `readinto`."""
-        buffer = bytearray(max(0, self._end - self._at) if size < 0 else size)
+        buffer = bytearray(max(0, self.length - self._at) if size < 0 else size)
         self.readinto(buffer)
         return bytes(buffer)
 
@@ -184,18 +175,18 @@ class OutputFile(InputFile):
         if self.failure is not None:
             self._unwritten.append((self._at, bytes(view)))
         self._at += len(view)
-        self._end = max(self._end, self._at)
+        self.length = max(self.length, self._at)
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
         """Set the length."""
-        self._end = self._at if size is None else size
+        self.length = self._at if size is None else size
         if self.failure is None:
             try:
-                os.ftruncate(self._fd, self._end)
+                os.ftruncate(self._fd, self.length)
             except BaseException as error:
                 self._remember(error)
-        return self._end
+        return self.length
 
     def abandon(self) -> None:
         """Write nothing more to the file: it will not be kept."""
@@ -210,20 +201,59 @@ class Hdf5File:
         self.path = path
         self.id: Any = None
 
-    def open(self, *, write: bool = False) -> None:
-        """Open the file to read it, or make it anew."""
-        access = h5p.create(h5p.FILE_ACCESS)
-        access.set_fclose_degree(h5f.CLOSE_STRONG)
-        access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
-        access.set_fileobj_driver(h5fd.fileobj_driver, self.stream)
-        if not write:
-            self.id = h5f.open(b"tpca", h5f.ACC_RDONLY, access)
-            return
+    def create(self) -> None:
+        """Make the file anew."""
         creation = h5p.create(h5p.FILE_CREATE)
         creation.set_obj_track_times(False)
         # attributes stay in the header: no heap for a few more than eight
         creation.set_attr_phase_change(32, 0)
-        self.id = h5f.create(b"tpca", h5f.ACC_TRUNC, creation, access)
+        self.id = h5f.create(b"tpca", h5f.ACC_TRUNC, creation, self._access())
+
+    def open(self, *, cut: bool = False) -> None:
+        """Open the file to read it, after a look at its header and at the object that it begins with.
+
+        A `cut` one may be shorter than it says: what is missing reads as zeros, which no digest and no
+        checksum agrees with.
+        """
+        self._check_header(cut)
+        self.look_at(int.from_bytes(self.stream.read_at(_ROOT, 8), "little"))
+        self.id = h5f.open(b"tpca", h5f.ACC_RDONLY, self._access())
+
+    def look_at(self, address: int) -> None:
+        """BadFile unless HDF5 can read the header of the object at this address within bounds."""
+        check_object(self.stream.read_at, self.stream.length, address)
+
+    def _access(self) -> Any:
+        access = h5p.create(h5p.FILE_ACCESS)
+        access.set_fclose_degree(h5f.CLOSE_STRONG)
+        access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+        access.set_fileobj_driver(h5fd.fileobj_driver, self.stream)
+        return access
+
+    def _check_header(self, cut: bool) -> None:
+        """Refuse what is not a regular HDF5 file, closed by its writer and as long as it says."""
+        size = self.stream.source.size
+        if not self.stream.source.regular:
+            raise BadFile("not a regular file")
+        if size == 0:
+            raise BadFile("the file is empty")
+        head = self.stream.read(_HEADER.size)
+        if head[:8] != _MAGIC:
+            raise BadFile("not a tpca file")
+        if size < _HEADER.size:
+            raise BadFile("truncated")
+        _, version, offsets, lengths, flags, base, extension, end, _, _ = _HEADER.unpack(head)
+        if (version, offsets, lengths) != (3, 8, 8):
+            raise BadFile("not a tpca file (another kind of HDF5)")
+        if flags:
+            raise BadFile("incomplete: its writer was stopped, or is still writing")
+        if base != 0 or extension != NOWHERE:
+            raise BadFile("not a tpca file (unexpected HDF5 features)")
+        if end > size and not cut:
+            raise BadFile(f"truncated: {size} bytes of {end}; of an archive, --salvage saves what is left")
+        if end < size:
+            raise BadFile(f"{size - end} foreign bytes after its end")
+        self.stream.length = end
 
     @property
     def root(self) -> Any:

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on `<target>.lock` that the kernel frees when its holder dies.
+"""One writer at a time, by a lock on `<target>.lock` that the kernel frees when its holder dies; its remains.
 
 The holder removes the file before it lets go. Whoever has waited for it then holds a file without a name,
 sees that, and starts over with the file that has the name now: only a lock on that one counts.
@@ -9,15 +9,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from tpca_cli.errors import OutputExists, StorageError, printable
-from tpca_cli.store.files import AnyPath
-from tpca_cli.store.signals import DeferredSignals
+from tpca_cli.store.files import AnyPath, DeferredSignals, temporary_prefix
 
 _LOCK_PAUSE = 0.05  # seconds between two attempts
+DAY = 86400.0
+_TEMPORARY = re.compile(rb"(.*\.)[0-9a-f]{8}\.tmp", re.DOTALL)
 _BUSY = (errno.EAGAIN, errno.EACCES)
 _opened: set[int] = set()  # descriptors of lock files
 
@@ -93,3 +97,59 @@ def _try_lock(fd: int, path: bytes) -> bool:
             return False
         raise StorageError.of(error, path, "lock") from error
     return True
+
+
+def stale_temporaries(target: AnyPath, *, older_than: float = 0.0) -> list[Path]:
+    """Temporaries of this target whose writer is gone, at least `older_than` seconds old."""
+    parent, name = os.path.split(os.fsencode(target))
+    pattern = re.compile(re.escape(temporary_prefix(name)) + rb"[A-Za-z0-9_]+\.tmp")
+    try:
+        names = sorted(entry for entry in os.listdir(parent or b".") if pattern.fullmatch(entry))
+    except OSError:
+        return []
+    paths = [os.path.join(parent, entry) for entry in names]
+    return [Path(os.fsdecode(path)) for path in paths if _stale(path, older_than)]
+
+
+def remove_stale(target: AnyPath) -> tuple[list[Path], list[Path]]:
+    """Delete stale temporaries older than a day; (removed, kept)."""
+    removed = []
+    for path in stale_temporaries(target, older_than=DAY):
+        with suppress(OSError):
+            path.unlink()
+            removed.append(path)
+    return removed, stale_temporaries(target)
+
+
+def remove_abandoned(root: AnyPath, names: Collection[bytes]) -> None:
+    """Delete the temporaries of these files below a root whose writer is gone; one look at each folder."""
+    prefixes: dict[bytes, set[bytes]] = {}
+    for name in names:
+        folder, _, last = name.rpartition(b"/")
+        prefixes.setdefault(os.path.join(os.fsencode(root), folder), set()).add(temporary_prefix(last))
+    for folder, wanted in prefixes.items():
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry)
+            path = os.path.join(folder, entry)
+            if match and match[1] in wanted and _stale(path, 0.0):
+                with suppress(OSError):
+                    os.unlink(path)
+
+
+def _stale(path: bytes, older_than: float) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(fd)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime >= older_than

@@ -111,6 +111,8 @@ class Reader:
             with self._file.calls("read"):
                 found = check_file(self._file, schemas, cut=cut)
                 self._entries = found.datasets
+                # bytes that each dataset takes in the file, without HDF5's own bookkeeping
+                self.stored = {path: found.datasets[path].stored for path in sorted(found.datasets)}
                 self.size, self.cut_off = found.size, found.cut_off
                 self.schema, self.version = found.schema, found.schema.version
                 self.digest, self.meta = str(found.attributes["digest"]), found.meta
@@ -149,10 +151,6 @@ class Reader:
         """Which file this is, whatever has its name by now."""
         return Identity.of(self._source, self.digest)
 
-    def names(self) -> tuple[str, ...]:
-        """Paths of all datasets, sorted."""
-        return tuple(sorted(self._entries))
-
     def has(self, path: str) -> bool:
         """Whether an optional dataset is there."""
         return path in self._entries
@@ -164,10 +162,6 @@ class Reader:
     def dtype(self, path: str) -> np.dtype[Any]:
         """The type of the numbers of a dataset."""
         return self._entry(path).field.kind
-
-    def stored_bytes(self, path: str) -> int:
-        """Bytes that a dataset takes in the file, without HDF5's own bookkeeping."""
-        return self._entry(path).stored
 
     def array(self, path: str, *, limit: int = ARRAY_BYTES) -> np.ndarray[Any, np.dtype[Any]]:
         """A whole dataset; refused above `limit` bytes, since its size is a number from the file."""

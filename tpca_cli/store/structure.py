@@ -4,7 +4,7 @@ far it walks.
 A checksum stops an accident, not a lie. So each object is looked at before it is opened: its header must
 consist of known messages and lie within the file, its continuations must lead on, and the headers of indexes
 and heaps must have the parameters that HDF5 always uses and count no more than the file has bytes.
-Caller: `guard`.
+Caller: `hdf5`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from tpca_cli.store.hdf5 import BadFile
-
-_NOWHERE = 2**64 - 1
+NOWHERE = 2**64 - 1
 _CONTINUATION, _LAYOUT, _LINK_INFO, _ATTRIBUTE_INFO = 16, 8, 2, 21
 # padding, shape, links, type, fill values, other files, layout, group, filters, attributes, continuation,
 # references
@@ -22,6 +20,10 @@ _MESSAGES = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 16, 21, 22})
 _CHUNKED = 2
 _MAX_PARTS = 4096
 _MAX_DEPTH = 16  # of a tree: nodes are full to a fixed share, so a deeper one would not fit any file
+
+
+class BadFile(Exception):
+    """Why a file is refused, without its name; `Hdf5File.calls` makes a `FileRefused` of it."""
 
 
 def check_object(read: Callable[[int, int], bytes], length: int, address: int) -> None:
@@ -102,7 +104,7 @@ class _Header:
             raise BadFile(f"a dataset with an index of chunks of kind {kind}")
         where = struct.unpack_from("<Q", body, at + 1 + skipped)[0]
         checks = {3: self._fixed_array, 4: self._growing_array, 5: self._tree}
-        if where != _NOWHERE and kind in checks:
+        if where != NOWHERE and kind in checks:
             checks[kind](where)
 
     def _dense(self, kind: int, body: bytes) -> None:
@@ -113,10 +115,10 @@ class _Header:
         if len(body) < at + 8 * count:
             raise BadFile("an object header that is cut short")
         heap, *trees = struct.unpack_from(f"<{count}Q", body, at)
-        if heap != _NOWHERE:
+        if heap != NOWHERE:
             self._heap(heap)
         for tree in trees:
-            if tree != _NOWHERE:
+            if tree != NOWHERE:
                 self._tree(tree)
 
     def _growing_array(self, where: int) -> None:
