@@ -39,10 +39,10 @@ def main() -> int:
     rng = random.Random(1)
     files = [data for folder in folders for data in jpeg_files(chosen(folder, rng), rng)]
     rng.shuffle(files)
-    write("jpeg", jpeg.learned_from(files), jpeg.COUNTERS)
+    write(jpeg.MODEL, jpeg.learned_from(files))
     pictures = [picture for folder in folders for picture in reduced(chosen(folder, rng))]
     rng.shuffle(pictures)
-    write("pixels", pixels.learned_from(pictures, 255), pixels.COUNTERS)
+    write(pixels.MODEL, pixels.learned_from(pictures, 255))
     return 0
 
 
@@ -86,11 +86,11 @@ def reduced(paths: list[Path]) -> Iterator[Pixels]:
         yield np.asarray(image.resize(size, Image.Resampling.LANCZOS))
 
 
-def write(name: str, state: priors.Bytes, counters: int) -> None:
+def write(model: priors.Model, state: priors.Bytes) -> None:
     TRAINED.mkdir(exist_ok=True)
-    data = priors.packed(state, counters)
-    (TRAINED / f"{name}-{priors.MODEL}.xz").write_bytes(data)
-    print(f"{name}: {len(data):,} bytes, {np.count_nonzero(state[1 : 2 * counters : 2]):,} counters moved")
+    data, moved = model.packed(state), np.count_nonzero(state[1 : 2 * model.counters : 2])
+    (TRAINED / f"{model.name}-{priors.MODEL}.xz").write_bytes(data)
+    print(f"{model.name}: {len(data):,} bytes, {moved:,} counters moved")
 
 
 if __name__ == "__main__":

@@ -19,12 +19,15 @@ from tpca_cli.exact import priors
 from tpca_cli.wasm import Field, Job, Kernel, KernelStopped, Room
 
 KINDS = 3
-COUNTERS = (
+INPUTS = 4
+MODEL = priors.Model(
+    "jpeg",
     KINDS * 3 * 160 * 64
     + KINDS * 2 * 3 * 128 * 8
-    + KINDS * priors.INPUTS * 16 * (1176 + 560 + 240)
-    + KINDS * 2 * (64 * 9 + 14 * 64 + 64)
-    + KINDS * 3 * 16 * 12
+    + KINDS * INPUTS * 16 * (1176 + 560 + 240)
+    + KINDS * (64 * 27 + 2 * 14 * 64 + 2 * 64)
+    + KINDS * 3 * 16 * 12,
+    INPUTS,
 )
 TAKE_APART, PUT_TOGETHER, SKELETONS = 0, 1, 2
 ITEM = np.dtype([("length", np.int32), ("skeleton", np.int32), ("padding", np.int32), ("foreign", np.int32)])
@@ -57,8 +60,8 @@ JPEG = Kernel(
         "TAKE_APART": TAKE_APART,
         "PUT_TOGETHER": PUT_TOGETHER,
         "SKELETONS": SKELETONS,
-        "JPEG_COUNTERS": COUNTERS,
-        "INPUTS": priors.INPUTS,
+        "JPEG_COUNTERS": MODEL.counters,
+        "INPUTS": MODEL.inputs,
         "MIXERS": priors.MIXERS,
     },
     header="jpeg_job.h",
@@ -93,7 +96,7 @@ def skeletons_of(files: Sequence[bytes]) -> tuple[Skeleton | None, ...]:
 
 def learned_from(files: Sequence[bytes]) -> priors.Bytes:
     """The state of an untrained model after these files."""
-    return np.array(_apart(TAKE_APART, files, priors.untrained(COUNTERS), tell=True)["learned"])
+    return np.array(_apart(TAKE_APART, files, MODEL.untrained(), tell=True)["learned"])
 
 
 def _apart(mode: int, files: Sequence[bytes], model: priors.Bytes | None, *, tell: bool) -> Job:
@@ -148,7 +151,7 @@ def _job(
     *,
     tell: bool,
 ) -> Job:
-    state = priors.load("jpeg", COUNTERS) if model is None else model
+    state = priors.trained(MODEL) if model is None else model
     return Job.of(
         JPEG,
         {

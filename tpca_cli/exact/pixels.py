@@ -2,7 +2,7 @@
 
 A sample is predicted by least squares over its neighbourhood, in its own plane and in those coded before;
 what it differs by is coded with contexts, in steps of 2 T + 1 if samples may be off by T. The kernel computes
-with doubles: WebAssembly defines every operation to the bit, so all machines agree.
+with floats: WebAssembly defines every operation to the bit, so all machines agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tpca_cli.wasm import Field, Job, Kernel, KernelStopped, Room
 
 KINDS = 3
 CONTEXTS, SLOT = 400, 32
-COUNTERS = KINDS * priors.INPUTS * CONTEXTS * SLOT + KINDS * (3 * 128 + 256 + 18 * 18)
+INPUTS = 6
+MODEL = priors.Model("pixels", KINDS * INPUTS * CONTEXTS * SLOT + KINDS * (3 * 128 + 256 + 18 * 18), INPUTS)
 ENCODE, DECODE = 0, 1
 MARGIN, STRIP, TAPS = 4, 8, 20
 WIDEST = 65535
@@ -37,7 +38,7 @@ PIXELS = Kernel(
         Field("u16 *", "samples", "of all pictures; what a decoder will get, afterwards"),
         Field("i32 *", "planes", "of one picture, with margins"),
         Field("i16 *", "errors", "of its predictions"),
-        Field("double *", "strips", "sums of the strips of a row"),
+        Field("float *", "strips", "sums of the strips of a row"),
         Field("u8 *", "coded"),
         Field("i32", "coded_room"),
         Field("i32", "coded_length"),
@@ -51,8 +52,8 @@ PIXELS = Kernel(
     {
         "ENCODE": ENCODE,
         "DECODE": DECODE,
-        "PIXEL_COUNTERS": COUNTERS,
-        "INPUTS": priors.INPUTS,
+        "PIXEL_COUNTERS": MODEL.counters,
+        "INPUTS": MODEL.inputs,
         "MIXERS": priors.MIXERS,
         "CONTEXTS": CONTEXTS,
         "SLOT": SLOT,
@@ -77,7 +78,7 @@ def encode(
 
 def learned_from(pictures: Sequence[Pixels], peak: int) -> priors.Bytes:
     """The state of an untrained model after these pictures."""
-    return np.array(_encoded(pictures, peak, 0, priors.untrained(COUNTERS), tell=True)["learned"])
+    return np.array(_encoded(pictures, peak, 0, MODEL.untrained(), tell=True)["learned"])
 
 
 def _encoded(
@@ -129,7 +130,7 @@ def _job(
     *,
     tell: bool,
 ) -> Job:
-    state = priors.load("pixels", COUNTERS) if model is None else model
+    state = priors.trained(MODEL) if model is None else model
     widest = max(w for _, w in shapes)
     padded = max((h + MARGIN + 2) * (w + 2 * MARGIN) for h, w in shapes) * channels
     return Job.of(
@@ -144,7 +145,7 @@ def _job(
             "samples": samples,
             "planes": Room(padded, scratch=True),
             "errors": Room(padded, scratch=True),
-            "strips": Room((widest // STRIP + 2) * (TAPS * TAPS + TAPS + 1), scratch=True),
+            "strips": Room((widest // STRIP + 2) * (TAPS * TAPS + 4), scratch=True),
             "coded": coded,
             "coded_room": coded.size,
             "coded_length": 0 if isinstance(coded, Room) else coded.size,

@@ -8,43 +8,58 @@ from __future__ import annotations
 
 import functools
 import lzma
+from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
-INPUTS, MIXERS = 6, 1 << 12
-"""Opinions that are mixed for one bit, and sets of weights to mix them with."""
-MODEL = 1
+MIXERS = 1 << 12
+"""Sets of weights to mix opinions with."""
+MODEL = 2
 """The number of the models. A decoder needs those that a block was coded with: newer ones get another."""
 UNDECIDED, EQUAL_SHARE = 128, 16
 """The logit of a counter that knows nothing, and a weight that trusts all inputs alike."""
+PATIENCE = 30
+"""How often a shipped counter has moved at most: it stays ready to learn a folder's own statistics."""
 
 Bytes = NDArray[np.uint8]
 
 
-def untrained(counters: int) -> Bytes:
-    """A model that knows nothing."""
-    state = np.zeros(2 * counters + MIXERS * INPUTS, np.uint8)
-    state[: 2 * counters : 2] = UNDECIDED
-    state[2 * counters :] = EQUAL_SHARE
-    return state
+@dataclass(frozen=True)
+class Model:
+    """What a kernel has: so many counters, and mixers of so many inputs."""
+
+    name: str
+    counters: int
+    inputs: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of its state."""
+        return 2 * self.counters + MIXERS * self.inputs
+
+    def untrained(self) -> Bytes:
+        """One that knows nothing."""
+        state = np.zeros(self.size, np.uint8)
+        state[: 2 * self.counters : 2] = UNDECIDED
+        state[2 * self.counters :] = EQUAL_SHARE
+        return state
+
+    def packed(self, state: Bytes) -> bytes:
+        """A state as it is shipped."""
+        kept = state.copy()
+        logits, moved = kept[: 2 * self.counters : 2], kept[1 : 2 * self.counters : 2]
+        np.minimum(moved, PATIENCE, out=moved)
+        logits[moved == 0] = UNDECIDED
+        return lzma.compress(kept.tobytes(), preset=9)
 
 
 @functools.lru_cache(maxsize=4)
-def load(name: str, counters: int) -> Bytes:
-    """The shipped model of this name."""
-    packed = resources.files(__package__).joinpath(f"trained/{name}-{MODEL}.xz").read_bytes()
+def trained(model: Model) -> Bytes:
+    """The shipped state of a model."""
+    packed = resources.files(__package__).joinpath(f"trained/{model.name}-{MODEL}.xz").read_bytes()
     state = np.frombuffer(lzma.decompress(packed), np.uint8)
-    if state.size != 2 * counters + MIXERS * INPUTS:
-        raise RuntimeError(f"the model {name} has {state.size} bytes: run tools/fit_exact_priors.py")
+    if state.size != model.size:
+        raise RuntimeError(f"the model {model.name} has {state.size} bytes: run tools/fit_exact_priors.py")
     return state
-
-
-def packed(state: Bytes, counters: int, patience: int = 30) -> bytes:
-    """A model as it is shipped; its counters stay ready to learn a folder's own statistics."""
-    kept = state.copy()
-    kept[1 : 2 * counters : 2] = np.minimum(kept[1 : 2 * counters : 2], patience)
-    unseen = kept[1 : 2 * counters : 2] == 0
-    kept[: 2 * counters : 2][unseen] = UNDECIDED
-    return lzma.compress(kept.tobytes(), preset=9)

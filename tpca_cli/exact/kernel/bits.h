@@ -2,7 +2,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { ONE = 1 << 16, STEEPEST = 2047, SURE = 20, LIMIT = 255 };
+enum { ONE = 1 << 16, CERTAIN = (1 << 15) - 1, STEEPEST = 2047, SURE = 20 };
 
 // 65536 / (1 + exp(-x)) at x = -8, -7.75, .. 8.
 static const i32 KNOTS[65] = {
@@ -15,10 +15,9 @@ static const i32 KNOTS[65] = {
 
 static u16 squashed[2 * STEEPEST + 1];  // probability by logit in 1/256
 static i16 stretched[4096];             // logit by probability in 1/4096
-static u16 paces[256];                  // how far a counter moves, by how often it moved
 
 static void make_tables(void) {
-    if (paces[0]) return;
+    if (squashed[0]) return;
     for (i32 at = 0; at <= 2 * STEEPEST; at++) {
         i32 knot = (at + 1) >> 6, between = (at + 1) & 63;
         squashed[at] = (KNOTS[knot] * (64 - between) + KNOTS[knot + 1] * between + 32) >> 6;
@@ -27,7 +26,6 @@ static void make_tables(void) {
         while (at < 2 * STEEPEST && squashed[at] < 16 * p + 8) at++;
         stretched[p] = at - STEEPEST;
     }
-    for (u32 n = 0; n < 256; n++) paces[n] = 327680 / (10 * n + 16);
 }
 
 INLINE i32 least(i32 a, i32 b) { return a < b ? a : b; }
@@ -64,7 +62,7 @@ static void open_range(u8 *bytes, u32 length, i32 writing) {
 // Code a bit that is 1 with probability p of 2^16.
 INLINE i32 code(i32 bit, u32 p) {
     u32 width = range.high - range.low;
-    u32 middle = range.low + (width >> 16) * p + ((width & 0xffff) * p >> 16);
+    u32 middle = range.low + (u32)((u64)width * p >> 16);
     if (!range.writing) bit = range.point <= middle;
     if (bit) range.high = middle;
     else range.low = middle + 1;

@@ -9,7 +9,8 @@
 
 EXPORT(run) void run(void) {
     Job *job = &the_job;
-    make_tables();
+    prepare();
+    make_places();
     const u8 *in = job->input;
     u8 *out = job->output, *end = out + job->output_room;
     if (job->mode != PUT_TOGETHER) {

@@ -16,6 +16,11 @@ static const u8 ZIGZAG[ZIGZAG_END] = {
     63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 };
 
+static const u8 ORDER[64] = {  // where each stands in it
+    0, 1, 5, 6, 14, 15, 27, 28, 2, 4, 7, 13, 16, 26, 29, 42, 3, 8, 12, 17, 25, 30, 41, 43, 9, 11, 18, 24, 31, 40, 44, 53,
+    10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38, 46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63,
+};
+
 typedef struct {
     i32 id, across, down;        // sampling factors
     i32 quantizer;               // which table
@@ -280,27 +285,35 @@ static void read_block(i16 *block, i32 plane) {
     }
 }
 
+// The coefficients that are not zero, bit k for the k-th in the order of a scan.
+INLINE u64 occupied(const i16 *block) {
+    u64 found = 0, ordered = 0;
+    v128_t none = wasm_i32x4_splat(0);
+    for (i32 u = 0; u < 8; u += 2) {
+        v128_t low = wasm_i16x8_ne(wasm_v128_load(block + 8 * u), none), high = wasm_i16x8_ne(wasm_v128_load(block + 8 * u + 8), none);
+        found |= (u64)(u32)wasm_i8x16_bitmask(wasm_i8x16_narrow_i16x8(low, high)) << (8 * u);
+    }
+    for (; found; found &= found - 1) ordered |= (u64)1 << ORDER[__builtin_ctzll(found)];
+    return ordered;
+}
+
 static void write_block(const i16 *block, i32 plane) {
     const Huffman *dc = file.dc + file.plane[plane].dc_table, *ac = file.ac + file.plane[plane].ac_table;
-    i32 difference = block[0] - state.before[plane], size = digits_of(size_of(difference)), run = 0;
+    i32 difference = block[0] - state.before[plane], size = digits_of(size_of(difference)), last = 0;
     state.before[plane] = block[0];
     if (size > 11) FOREIGN(26);
     put_symbol(dc, size);
     put_bits(shortened(difference, size), size);
-    for (i32 k = 1; k < 64; k++) {
-        i32 value = block[ZIGZAG[k]];
-        if (!value) {
-            run++;
-            continue;
-        }
+    for (u64 left = occupied(block) & ~(u64)1; left; left &= left - 1) {
+        i32 k = __builtin_ctzll(left), value = block[ZIGZAG[k]], run = k - last - 1;
+        last = k;
         for (; run > 15; run -= 16) put_symbol(ac, 0xf0);
         size = digits_of(size_of(value));
         if (size > 10) FOREIGN(27);
         put_symbol(ac, run << 4 | size);
         put_bits(shortened(value, size), size);
-        run = 0;
     }
-    if (run) put_symbol(ac, 0);
+    if (last < 63) put_symbol(ac, 0);
 }
 
 // The four kinds of progressive scans, each read and written.

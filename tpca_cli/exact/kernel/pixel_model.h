@@ -13,15 +13,15 @@ static struct {
     Counter digits[3][18][18];
 } tables __attribute__((aligned(64)));  // a slot is two lines of the cache
 _Static_assert(sizeof tables == PIXEL_COUNTERS * sizeof(Counter), "as Python counts them");
-static i32 weights[MIXERS][LANES] __attribute__((aligned(16)));
+static i16 weights[MIXERS][LANES] __attribute__((aligned(16)));
 static Counter fresh[PIXEL_COUNTERS];
-static i32 fresh_weights[MIXERS][LANES];
+static i16 fresh_weights[MIXERS][LANES];
 static const Learner pixel_learner = {(Counter *)&tables, fresh, weights, fresh_weights, PIXEL_COUNTERS};
 static struct {
     i32 sum, count;
 } biases[3][1024];
 
-static i32 predicted_errors[PREDICTORS][2][WIDEST_PICTURE + 16];
+static i32 misses[2][WIDEST_PICTURE + 16][PREDICTORS];  // of the row above and of this one
 
 // 0 1 2 3-4 5-6 7-10 11-14 15-22 ..: a magnitude as a class and what is left of it.
 INLINE i32 code_size(i32 magnitude, Slot *const *slots, i32 mixer, i32 mixer2, Counter (*digits)[18]) {
@@ -62,58 +62,56 @@ typedef struct {
 
 static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *depth) {
     Plane *plane = planes + which;
-    i32 kind = least(which, 2), s = plane->stride, taps_count = 0, width = plane->width;
+    i32 kind = least(which, 2), s = plane->stride, n = taps_of(which), width = plane->width;
     i32 count = (width + STRIP - 1) / STRIP;
     Solution local[2];
     Sums *strips = (Sums *)job->strips;
     for (i32 k = 0; k < count; k++) clear_sums(strips + k);
-    for (i32 k = 0; k < PREDICTORS; k++) for (i32 row = 0; row < 2; row++) __builtin_memset(predicted_errors[k][row], 0, 4 * (width + 16));
+    for (i32 row = 0; row < 2; row++) __builtin_memset(misses[row], 0, (width + 16) * sizeof misses[row][0]);
     for (i32 y = 0; y < plane->height; y++) {
         i32 *line = plane->data + y * s;
         // margins: what is left of a row is above its first sample, what is right of the row above is its last
         for (i32 k = 1; k <= MARGIN; k++) line[-k] = y ? line[-s] : (depth->peak + 1) / 2;
         if (y) for (i32 k = 0; k < MARGIN; k++) line[-s + width + k] = line[-s + width - 1];
-        if (overall[which].count > 0) solve(overall + which, taps_count ? taps_count : which == 0 ? 18 : which == 1 ? 16 : 18, 2.0, slow + which);
+        if (overall[which].count > 0) solve(overall + which, n, 2, slow + which);
         local[0] = slow[which];
         for (i32 x = 0; x < width; x++) {
             i32 offset = y * s + x, *own = line + x;
             i16 *errors = plane->errors + offset;
-            double taps[MOST_TAPS], base;
-            i32 n = taps_count = gather(planes, which, offset, taps, &base);
+            float taps[MOST_TAPS] = {0}, base;
+            gather(planes, which, offset, taps, &base);
             if (x % STRIP == 0) {
                 i32 strip = x / STRIP;
                 Sums sums = strips[strip];
                 if (strip) add_sums(&sums, strips + strip - 1, 1);
                 if (strip + 1 < count) add_sums(&sums, strips + strip + 1, 1);
-                if (overall[which].count > 0) add_sums(&sums, overall + which, 0.03 / overall[which].count);
+                if (overall[which].count > 0) add_sums(&sums, overall + which, 0.03f / overall[which].count);
                 local[0] = slow[which];
-                solve(&sums, n, 0.02, local);
-                fade(strips + strip, 0.85);
+                solve(&sums, n, 0.02f, local);
+                fade(strips + strip, 0.85f);
             }
-            double guesses[PREDICTORS] = {base, base, 0, 0};
-            for (i32 k = 0; k < n; k++) guesses[0] += taps[k] * local[0].weights[k], guesses[1] += taps[k] * slow[which].weights[k];
             i32 W = own[-1], N = own[-s], NW = own[-s - 1], NE = own[-s + 1];
+            float third, fourth;
             if (which) {
                 const i32 *other = planes[which - 1].data + offset;
-                guesses[2] = other[0] + middle_of(W - other[-1], N - other[-s], NW - other[-s - 1]);
-                guesses[3] = other[0] + ((W - other[-1]) + (N - other[-s])) * 0.5;
+                third = other[0] + middle_of(W - other[-1], N - other[-s], NW - other[-s - 1]);
+                fourth = other[0] + ((W - other[-1]) + (N - other[-s])) * 0.5f;
             } else {
-                guesses[2] = middle_of(W, N, NW);
-                guesses[3] = W + (NE - N) * 0.5 + (N - NW) * 0.25;
+                third = middle_of(W, N, NW);
+                fourth = W + (NE - N) * 0.5f + (N - NW) * 0.25f;
             }
-            double total = 0, sum = 0, low = guesses[0], high = guesses[0];
-            for (i32 k = 0; k < PREDICTORS; k++) {
-                double guess = guesses[k] < 0 ? 0 : guesses[k] > depth->peak ? depth->peak : guesses[k];
-                guesses[k] = guess;
-                const i32 *now = predicted_errors[k][y & 1] + x + 8, *up = predicted_errors[k][~y & 1] + x + 8;
-                double missed = now[-1] + up[0] + (up[-1] + up[1] + now[-2]) * 0.5 + 2 * depth->quantum;
-                double trust = 1 / (missed * missed);
-                trust *= trust;
-                if (k < 2) trust *= k ? 2 : 6;
-                total += trust, sum += trust * guess;
-                if (k < 3) low = guess < low ? guess : low, high = guess > high ? guess : high;
-            }
-            double blended = sum / total;
+            v128_t guesses = wasm_f32x4_make(base + predicted(taps, local), base + predicted(taps, slow + which), third, fourth);
+            guesses = wasm_f32x4_pmax(wasm_f32x4_splat(0), wasm_f32x4_pmin(wasm_f32x4_splat(depth->peak), guesses));
+            const i32(*now)[PREDICTORS] = misses[y & 1] + x + 8, (*up)[PREDICTORS] = misses[~y & 1] + x + 8;
+            v128_t twice = wasm_i32x4_add(wasm_v128_load(now[-1]), wasm_v128_load(up[0]));
+            v128_t once = wasm_i32x4_add(wasm_i32x4_add(wasm_v128_load(up[-1]), wasm_v128_load(up[1])), wasm_v128_load(now[-2]));
+            once = wasm_i32x4_add(once, wasm_i32x4_add(wasm_i32x4_add(twice, twice), wasm_i32x4_splat(4 * depth->quantum)));
+            v128_t sizes = wasm_f32x4_convert_i32x4(once), square = wasm_f32x4_mul(sizes, sizes);
+            v128_t trusts = wasm_f32x4_div(wasm_f32x4_make(6, 2, 1, 1), wasm_f32x4_mul(square, square));
+            float blended = total(wasm_f32x4_mul(trusts, guesses)) / total(trusts);
+            float g0 = wasm_f32x4_extract_lane(guesses, 0), g1 = wasm_f32x4_extract_lane(guesses, 1), g2 = wasm_f32x4_extract_lane(guesses, 2);
+            float low = g0 < g1 ? g0 : g1, high = g0 < g1 ? g1 : g0;
+            low = g2 < low ? g2 : low, high = g2 > high ? g2 : high;
             // energy of the errors around
             const i16 *eu = errors - s;
             i32 near = 2 * (size_of(errors[-1]) + size_of(eu[0])) + size_of(eu[-1]) + size_of(eu[1]) + size_of(errors[-2]) + size_of(errors[-2 * s]);
@@ -123,9 +121,8 @@ static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *de
             i32 sister2 = which > 1 ? planes[which - 2].errors[offset] : 0;
             i32 level = grade(near, 20);
             i32 bias = (least(grade(near, 15), 15) * 4 + (W > blended) * 2 + (N > blended)) * 3 + sign_of(sister) + 1;
-            if (biases[kind][bias].count) blended += (double)biases[kind][bias].sum / biases[kind][bias].count / 8;
-            double whole = __builtin_floor(blended * 4 + 0.5);
-            i32 fine = clipped((i32)whole, 0, 4 * depth->peak), guess = (fine + 2) >> 2, part = fine - 4 * guess + 2;  // part: 0 .. 3
+            if (biases[kind][bias].count) blended += (float)biases[kind][bias].sum / (8 * biases[kind][bias].count);
+            i32 fine = clipped((i32)__builtin_floorf(blended * 4 + 0.5f), 0, 4 * depth->peak), guess = (fine + 2) >> 2, part = fine - 4 * guess + 2;  // part: 0 .. 3
             i32 actual = *own, rest = actual - guess, q;
             if (depth->quantum > 1) rest = rest < 0 ? -((-rest + depth->tolerance) / depth->quantum) : (rest + depth->tolerance) / depth->quantum;
             Slot(*sets)[CONTEXTS] = tables.slots[kind];
@@ -162,20 +159,19 @@ static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *de
             }
             *own = actual;
             *errors = clipped(rest, -32767, 32767);
-            for (i32 k = 0; k < PREDICTORS; k++) {
-                double miss = actual - guesses[k];
-                predicted_errors[k][y & 1][x + 8] = (i32)((miss < 0 ? -miss : miss) * 2);
-            }
-            predicted_errors[0][y & 1][x + 9] = predicted_errors[0][y & 1][x + 8];
+            v128_t miss = wasm_f32x4_abs(wasm_f32x4_sub(wasm_f32x4_splat(actual), guesses));
+            miss = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_add(miss, miss));
+            wasm_v128_store(misses[y & 1][x + 8], miss);
+            wasm_v128_store(misses[y & 1][x + 9], miss);
             i32 missed = (i32)((actual - blended) * 8);
             biases[kind][bias].sum += missed, biases[kind][bias].count++;
             if (biases[kind][bias].count >= 256) biases[kind][bias].sum /= 2, biases[kind][bias].count /= 2;
-            double trust = 1.0 / (near * depth->quantum * 0.25 + 3 * depth->quantum);
-            trust = trust * __builtin_sqrt(trust);
-            add_sample(strips + x / STRIP, taps, n, actual - base, trust);
+            float trust = 1 / (near * depth->quantum * 0.25f + 3 * depth->quantum);
+            taps[n] = actual - base;
+            add_sample(strips + x / STRIP, taps, n, trust * __builtin_sqrtf(trust));
         }
-        for (i32 k = 0; k < count; k++) add_sums(overall + which, strips + k, 0.02);
-        fade(overall + which, 0.999);
+        for (i32 k = 0; k < count; k++) add_sums(overall + which, strips + k, 0.02f);
+        fade(overall + which, 0.999f);
     }
     for (i32 k = 0; k < MARGIN; k++) {
         plane->data[(plane->height - 1) * s + width + k] = plane->data[(plane->height - 1) * s + width - 1];

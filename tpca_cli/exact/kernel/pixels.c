@@ -10,7 +10,7 @@ static i32 order_of(i32 channels, i32 k) {  // green first: it tells most about 
 
 EXPORT(run) void run(void) {
     Job *job = &the_job;
-    make_tables();
+    prepare();
     start_learning(pixel_learner, job->priors, job->model);
     __builtin_memset(biases, 0, sizeof biases);
     __builtin_memset(overall, 0, sizeof overall);
