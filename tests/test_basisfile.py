@@ -200,8 +200,7 @@ def test_a_basis_is_arrays(method: str, center: bool, tmp_path: Path) -> None:
 def test_residuals_of_nothing_are_no_share(tmp_path: Path) -> None:
     """All pairs of few frames: those without energy have no relative residual."""
     few = tensor(FRAMES[:9])
-    basisfile.write(tmp_path / "b.h5", origin_of("operator"), solve_operator(few), None)
-    facts = basisfile.basis_facts(tmp_path / "b.h5", origin_of("operator"), solve_operator(few))
+    facts = basisfile.write(tmp_path / "b.h5", origin_of("operator"), solve_operator(few), None)
     assert facts["components"] == 108 and facts["residual_relative"] <= 1e-9
 
 

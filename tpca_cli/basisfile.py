@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,8 +98,8 @@ def write(
     *,
     force: bool = False,
     expect: store.Identity | None = None,
-) -> None:
-    """Write a basis, an operator or both."""
+) -> dict[str, Any]:
+    """Write a basis, an operator or both; what there is to know of the file."""
     with store.create(path, BASIS_SCHEMA, force=force, expect=expect) as writer:
         writer.meta(
             {
@@ -121,6 +121,8 @@ def write(
             put_basis(writer, basis, origin.framing.frame_shape)
         if operator is not None:
             put_operator(writer, operator)
+        with closing(writer.finish()) as written:
+            return _facts(origin, basis, written.size, written.digest)
 
 
 def put_basis(writer: store.Writer, basis: TensorBasis, picture: tuple[int, ...] | None = None) -> None:
@@ -302,7 +304,7 @@ def _fill(operator: TensorOperator, reader: store.Reader) -> None:
         held, row = held[whole:], stop
 
 
-def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[str, Any]:
+def _facts(origin: Origin, basis: TensorBasis | None, file_bytes: int, digest: str) -> dict[str, Any]:
     """Counts, energy and measured residuals."""
     facts: dict[str, Any] = {
         "method": origin.method,
@@ -318,8 +320,8 @@ def basis_facts(path: Path, origin: Origin, basis: TensorBasis | None) -> dict[s
         "energy": None,
         "residual": None,
         "residual_relative": None,
-        "file_bytes": os.stat(path).st_size,
-        "digest": store.identity(path).digest,
+        "file_bytes": file_bytes,
+        "digest": digest,
     }
     return facts if basis is None else {**facts, **_solved(basis)}
 

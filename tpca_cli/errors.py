@@ -60,6 +60,14 @@ class FileRefused(TpcaError):
     exit_code = 4
 
 
+class OtherFormat(FileRefused):
+    """A tpca file of another `format` than was expected."""
+
+    def __init__(self, message: str, format: str = "") -> None:
+        super().__init__(message)
+        self.format = format
+
+
 class StorageError(TpcaError):
     """The disk or the system said no: full, unreadable, not permitted."""
 

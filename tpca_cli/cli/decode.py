@@ -12,7 +12,7 @@ from tpca_cli.cli import options
 from tpca_cli.cli.help import Command
 from tpca_cli.cli.options import Console
 from tpca_cli.cli.text import human
-from tpca_cli.errors import printable
+from tpca_cli.errors import OtherFormat, printable
 
 if TYPE_CHECKING:
     from tpca_cli.archive.reader import Archive
@@ -129,17 +129,18 @@ def _restored(request: DecodeRequest, opened: Archive | Scores, console: Console
 
 def _opened(path: Path, basis: Path | None, salvage: bool, max_pixels: int) -> Archive | Scores:
     """An archive, or a scores file."""
-    from tpca_cli.store import format_of
-
-    if not salvage and format_of(path) == "tpca-scores":
-        from tpca_cli.scores.reader import Scores
-
-        return Scores(path, basis=basis, max_pixels=max_pixels)
     from tpca_cli.archive.reader import Archive
     from tpca_cli.archive.writer import linked_basis
 
     linked = linked_basis(basis) if basis else None
-    return Archive(path, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels)
+    try:
+        return Archive(path, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels)
+    except OtherFormat as error:
+        if salvage or error.format != "tpca-scores":
+            raise
+    from tpca_cli.scores.reader import Scores
+
+    return Scores(path, basis=basis, max_pixels=max_pixels)
 
 
 def _summary(result: Decoded, as_png: bool, output: Path) -> str:

@@ -250,7 +250,6 @@ def _plan(console: Console, request: FitRequest, cluster: str | None) -> int:
 def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: float) -> int:
     """Take the lock of the output and the workers, fit, and say what came out."""
     from tpca_cli import store
-    from tpca_cli.basisfile import basis_facts
     from tpca_cli.cluster.connect import connect
     from tpca_cli.fit.run import fit
 
@@ -261,7 +260,7 @@ def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: 
         result = fit(request, console.say, console.progress)
     console.skipped(result.skipped)
     facts = {
-        **basis_facts(request.output, result.origin, result.basis),
+        **result.facts,
         "streamed": result.plan.streamed,
         "reason": result.plan.reason,
         "added": result.images,

@@ -106,18 +106,15 @@ def _fit(operator: Path | None, *, console: Console, **asked: Any) -> int:
 
 
 def _tell_fit(console: Console, output: Path, result: FittedItems) -> int:
-    from tpca_cli.basisfile import basis_facts
-
     console.skipped(result.skipped)
-    assert result.origin.item is not None
     facts = {
-        **basis_facts(output, result.origin, result.basis),
-        "sums": "float64" if result.origin.item.floating else "exact",
+        **result.facts,
+        "sums": "float64" if result.item.floating else "exact",
         "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
     }
     energy = "" if facts["energy"] is None else f", {100 * facts['energy']:.3f} % of the energy"
     text = (
-        f"{facts['frames']} tensors {result.origin.item}, sums {facts['sums']}\n"
+        f"{facts['frames']} tensors {result.item}, sums {facts['sums']}\n"
         f"{facts['components']} components ({facts['method']}){energy}\n"
         f"{printable(output)}: {human(facts['file_bytes'])}"
     )

@@ -54,7 +54,6 @@ def command(
     for decides.
     """
     from tpca_cli import store
-    from tpca_cli.basisfile import basis_facts
     from tpca_cli.fit.merge import MergeRequest, merge
     from tpca_cli.fit.plan import FitOptions
 
@@ -65,6 +64,6 @@ def command(
     )
     with store.lock(output, lock_wait):
         result = merge(MergeRequest(parts, output, wish, memory, force), console.progress)
-    facts = {**basis_facts(output, result.origin, result.basis), "parts": len(parts)}
+    facts = {**result.facts, "parts": len(parts)}
     console.result(facts, basis_text(output, facts))
     return 0

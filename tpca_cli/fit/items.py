@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +36,8 @@ LARGEST_OPERATOR = 4096
 class FittedItems:
     """What came out."""
 
-    origin: Origin
-    basis: TensorBasis
+    facts: Mapping[str, Any]  # of the file
+    item: Item
     skipped: tuple[Skipped, ...]
 
 
@@ -68,8 +70,8 @@ def fit_items(
         choice=wish.choice,
         item=items.item,
     )
-    basisfile.write(output, origin, basis, None, force=force)
-    return FittedItems(origin, basis, items.skipped)
+    facts = basisfile.write(output, origin, basis, None, force=force)
+    return FittedItems(facts, items.item, items.skipped)
 
 
 def solve_items(
@@ -158,5 +160,5 @@ def fit_operator(
         choice=wish.choice,
         item=item,
     )
-    basisfile.write(output, origin, basis, None, force=force)
-    return FittedItems(origin, basis, ())
+    facts = basisfile.write(output, origin, basis, None, force=force)
+    return FittedItems(facts, item, ())

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tpca_cli import basisfile, store
-from tpca_cli.basisfile import Origin, StoredBasis
+from tpca_cli.basisfile import StoredBasis
 from tpca_cli.errors import UsageError, printable
 from tpca_cli.fit.plan import FitOptions, Plan, ProblemSize, plan
 from tpca_cli.fit.run import sorted_digests
 from tpca_cli.interfaces import Progress
-from tpca_cli.tensor_pca.basis import TensorBasis
 from tpca_cli.tensor_pca.solve import fixed_threads, new_operator, solve_given
 
 
@@ -33,9 +33,8 @@ class MergeRequest:
 class Merged:
     """What came out."""
 
-    origin: Origin
+    facts: Mapping[str, Any]  # of the file
     plan: Plan
-    basis: TensorBasis | None
 
 
 def merge(request: MergeRequest, progress: Progress | None = None) -> Merged:
@@ -75,8 +74,8 @@ def merge(request: MergeRequest, progress: Progress | None = None) -> Merged:
                 consume=not decided.keep_operator,
             )
     kept = operator if decided.keep_operator else None
-    basisfile.write(request.output, origin, basis, kept, force=request.force)
-    return Merged(origin, decided, basis)
+    facts = basisfile.write(request.output, origin, basis, kept, force=request.force)
+    return Merged(facts, decided)
 
 
 def _check_alike(paths: Sequence[Path], parts: Sequence[StoredBasis]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +43,7 @@ from tpca_cli.tensor_pca.solve import fixed_threads, new_operator, solve_frames,
 class Fitted:
     """What came out."""
 
-    origin: Origin
+    facts: Mapping[str, Any]  # of the file
     plan: Plan
     basis: TensorBasis | None
     images: int  # counted by this run
@@ -97,19 +99,19 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
             choice=wish.choice,
         )
         with fixed_threads():
-            basis = _solve_and_write(request, wish, decided, origin, frames, base, clock, progress)
+            basis, facts = _solve_and_write(request, wish, decided, origin, frames, base, clock, progress)
         if request.scores is not None and basis is not None:
             from tpca_cli.fit.scores import write_fitted_scores
             from tpca_cli.scores.writer import ScoresBasis
 
-            of = ScoresBasis(basis, staged.framing, origin.dtype, store.identity(request.output).digest)
+            of = ScoresBasis(basis, staged.framing, origin.dtype, facts["digest"])
             write_fitted_scores(
                 request.scores, staged, keep, of, request.scores_dtype, force=request.force, progress=progress
             )
             clock.lap("scores")
         skipped = (*found.skipped, *staged.skipped)
         duplicates = int(np.count_nonzero(~keep)) + len(listed.refs) - len(found.refs)
-    return Fitted(origin, decided, basis, int(keep.sum()), duplicates, skipped, found.left_out, clock.seconds)
+    return Fitted(facts, decided, basis, int(keep.sum()), duplicates, skipped, found.left_out, clock.seconds)
 
 
 def _solve_and_write(
@@ -121,7 +123,7 @@ def _solve_and_write(
     base: StoredBasis | None,
     clock: _Clock,
     progress: Progress | None,
-) -> TensorBasis | None:
+) -> tuple[TensorBasis | None, dict[str, Any]]:
     operator = None
     basis: TensorBasis | None
     if decided.streamed or decided.method == "subspace":
@@ -155,11 +157,11 @@ def _solve_and_write(
         operator = None if consume else operator
     clock.lap("solve")
     expect = base.identity if base is not None and _same(request.update, request.output) else None
-    basisfile.write(
+    facts = basisfile.write(
         request.output, origin, basis, operator, force=request.force or expect is not None, expect=expect
     )
     clock.lap("write")
-    return basis
+    return basis, facts
 
 
 def _principal(

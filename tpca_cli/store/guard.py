@@ -340,7 +340,7 @@ def matching_schema(found: Mapping[str, Attribute], schemas: tuple[Schema, ...])
     wanted = " or ".join(sorted({schema.format for schema in schemas}))
     versions = [schema.version for schema in schemas if schema.format == name]
     if not versions:
-        raise BadFile(f"format {name[:40]!r}, not {wanted}")
+        raise BadFile(f"format {name[:40]!r}, not {wanted}", name)
     if not isinstance(version, int):
         raise BadFile("no format_version")
     if version > max(versions):

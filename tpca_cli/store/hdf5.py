@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
+from tpca_cli.errors import FileRefused, OtherFormat, StorageError, TpcaError, printable
 from tpca_cli.store.files import AnyPath, DeferredSignals
 from tpca_cli.store.schema import Attribute
 from tpca_cli.store.structure import NOWHERE, BadFile, check_object
@@ -293,7 +293,10 @@ class Hdf5File:
             except (TpcaError, MemoryError):
                 raise
             except BadFile as error:
-                raise FileRefused(f"{printable(self.path)} was refused: {error}") from error
+                reason = f"{printable(self.path)} was refused: {error}"
+                if error.other_format:
+                    raise OtherFormat(reason, error.other_format) from error
+                raise FileRefused(reason) from error
             except Exception as error:
                 raise self._explained(error, doing) from error
 

@@ -25,6 +25,10 @@ _MAX_DEPTH = 16  # of a tree: nodes are full to a fixed share, so a deeper one w
 class BadFile(Exception):
     """Why a file is refused, without its name; `Hdf5File.calls` makes a `FileRefused` of it."""
 
+    def __init__(self, reason: str, other_format: str = "") -> None:
+        super().__init__(reason)
+        self.other_format = other_format  # that the file has, if that is the reason
+
 
 def check_object(read: Callable[[int, int], bytes], length: int, address: int) -> None:
     """The header of one object, with the indexes that it names; BadFile unless HDF5 can read it in bounds.
