@@ -5,7 +5,10 @@
 enum { STIFFNESS = 24, FARTHEST = 1023 };
 
 INLINE i64 size_of(i64 x) { return x < 0 ? -x : x; }
-INLINE i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }  // b > 0
+INLINE i64 floor_div(i64 a, i64 b) {  // b > 0
+    i64 found = a / b;  // a remainder would be a second division
+    return found - (found * b > a);
+}
 
 // A difference in quarters of a step, small enough that products of them stay exact.
 INLINE i64 quarters(i64 difference, i64 step) {

@@ -22,16 +22,9 @@ enum { SUBPIXEL_BITS = 3 };
 _Static_assert(1 << SUBPIXEL_BITS == SUBPIXEL, "as in Python");
 
 // Planes have two lines above and below, and margins beside, that repeat their edges.
-static void pad(i16 *plane, i32 height, i32 width, i32 stride) {
-    for (i32 y = 2; y < height + 2; y++) {
-        i16 *line = plane + y * stride + 2;
-        line[-2] = line[-1] = line[0];
-        line[width] = line[width + 1] = line[width - 1];
-    }
-    for (i32 k = 0; k < 2; k++) {
-        __builtin_memcpy(plane + k * stride, plane + 2 * stride, 2 * stride);
-        __builtin_memcpy(plane + (height + 2 + k) * stride, plane + (height + 1) * stride, 2 * stride);
-    }
+INLINE void pad_line(i16 *line, i32 width) {
+    line[-2] = line[-1] = line[0];
+    line[width] = line[width + 1] = line[width - 1];
 }
 
 #define SHORTS(pointer) wasm_v128_load(pointer)
@@ -122,33 +115,36 @@ enum { MOST_FEATURES = PAIRS * COLORS + 2 };
 typedef struct {
     i32 colors, features, stride, area;  // of planes with their margins
     const i16 *fine, *follows;           // planes; a line of each color that follows brightness
-    i32 weights[COLORS][MOST_FEATURES / 2];  // of two features at a time
+    v128_t weights[MOST_FEATURES / 2][COLORS];  // of two features at a time
 } Mixing;
 
-// Eight pixels of a line: corrections by brightness, and by all channels, to every channel.
-INLINE void mix_pixels(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32 count, u8 *pixels) {
-    v128_t features[MOST_FEATURES], low[MOST_FEATURES / 2], high[MOST_FEATURES / 2];
-    i32 colors = mixing->colors, pairs = mixing->features / 2;
-    u8 out[COLORS][8];
-    if (pairs) {
-        for (i32 c = 0; c < colors; c++) differ(features + c * PAIRS, mixing->fine + c * mixing->area + at + x, mixing->stride);
-        for (i32 k = PAIRS * colors; k < 2 * pairs; k++)
-            features[k] = SHORTS(mixing->follows + (k - PAIRS * colors) * mixing->stride + x);
-        for (i32 k = 0; k < pairs; k++) {
-            low[k] = LOW_HALVES(features[2 * k], features[2 * k + 1]);
-            high[k] = HIGH_HALVES(features[2 * k], features[2 * k + 1]);
-        }
-    }
+// Two features of eight pixels to the corrections of every channel.
+INLINE void add_features(v128_t *first, v128_t *second, v128_t one, v128_t two, const v128_t *weights, i32 colors) {
+    v128_t low = LOW_HALVES(one, two), high = HIGH_HALVES(one, two);
     for (i32 c = 0; c < colors; c++) {
-        i32 alpha = pairs && colors % 2 == 0 && c == colors - 1;
-        v128_t first = alpha ? wasm_i32x4_splat(0) : INTS(line + x), second = alpha ? first : INTS(line + x + 4);
-        for (i32 k = 0; k < pairs; k++) {
-            v128_t weights = wasm_i32x4_splat(mixing->weights[c][k]);
-            first = ADD(first, wasm_i32x4_dot_i16x8(low[k], weights));
-            second = ADD(second, wasm_i32x4_dot_i16x8(high[k], weights));
-        }
+        first[c] = ADD(first[c], wasm_i32x4_dot_i16x8(low, weights[c]));
+        second[c] = ADD(second[c], wasm_i32x4_dot_i16x8(high, weights[c]));
+    }
+}
+
+// Eight pixels of a line: corrections by brightness, and by all channels, to every channel.
+INLINE void mix_pixels_as(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32 count, u8 *pixels, i32 colors, i32 features) {
+    v128_t first[COLORS], second[COLORS];
+    u8 out[COLORS][8];
+    for (i32 c = 0; c < colors; c++) {
+        i32 alpha = features && colors % 2 == 0 && c == colors - 1;
+        first[c] = alpha ? wasm_i32x4_splat(0) : INTS(line + x), second[c] = alpha ? first[c] : INTS(line + x + 4);
+    }
+    for (i32 c = 0; c < colors && features; c++) {
+        v128_t found[PAIRS];
+        differ(found, mixing->fine + c * mixing->area + at + x, mixing->stride);
+        for (i32 k = 0; k < PAIRS; k += 2) add_features(first, second, found[k], found[k + 1], mixing->weights[(c * PAIRS + k) / 2], colors);
+    }
+    if (features > PAIRS * colors)
+        add_features(first, second, SHORTS(mixing->follows + x), SHORTS(mixing->follows + mixing->stride + x), mixing->weights[features / 2 - 1], colors);
+    for (i32 c = 0; c < colors; c++) {
         v128_t half = wasm_i32x4_splat(1 << (RESTORE_BITS - 1)), fine = SHORTS(mixing->fine + c * mixing->area + at + x);
-        v128_t change = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(ADD(first, half), RESTORE_BITS), wasm_i32x4_shr(ADD(second, half), RESTORE_BITS));
+        v128_t change = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(ADD(first[c], half), RESTORE_BITS), wasm_i32x4_shr(ADD(second[c], half), RESTORE_BITS));
         v128_t found = wasm_i16x8_add_sat(wasm_i16x8_add_sat(fine, change), wasm_i16x8_splat(SUBPIXEL / 2));
         found = wasm_i16x8_shr(found, SUBPIXEL_BITS);
         wasm_v128_store64_lane(out[c], wasm_u8x16_narrow_i16x8(found, found), 0);
@@ -162,6 +158,14 @@ INLINE void mix_pixels(const Mixing *mixing, i32 at, i32 x, const i32 *line, i32
     }
     for (i32 c = 0; c < colors; c++)
         for (i32 k = 0; k < count; k++) pixels[k * colors + c] = out[c][k];
+}
+
+static void mix_line(const Mixing *mixing, i32 at, const i32 *line, i32 width, u8 *pixels) {
+    i32 colors = mixing->colors, features = mixing->features;
+    if (colors == 3 && features == 3 * PAIRS + 2)
+        for (i32 x = 0; x < width; x += 8) mix_pixels_as(mixing, at, x, line, least(8, width - x), pixels + x * 3, 3, 3 * PAIRS + 2);
+    else
+        for (i32 x = 0; x < width; x += 8) mix_pixels_as(mixing, at, x, line, least(8, width - x), pixels + x * colors, colors, features);
 }
 
 // Eight vectors of eight become those of their first, second, .. entries.
@@ -213,58 +217,90 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
     }
 }
 
-static void to_shorts(const Job *job, const Shape *shape, i32 quick, i16 *fine, i32 area) {
-    i32 tall = shape->down * job->side, wide = shape->right * job->side, stride = shape->stride;
-    for (i32 c = 0; c < job->colors; c++) {
-        for (i32 y = 0; y < shape->height; y++) {
-            const double *plane = job->planes + (c * tall + y) * wide;
-            const i16 *shorts = (const i16 *)job->planes + (c * tall + y) * wide;
-            i16 *out = fine + c * area + (y + 2) * stride + 2;
-            for (i32 x = 0; x < shape->width && quick; x++)
-                out[x] = clipped((shorts[x] + GREY + (1 << (SCALE_BITS - SUBPIXEL_BITS - 1))) >> (SCALE_BITS - SUBPIXEL_BITS), DARKEST, BRIGHTEST);
-            for (i32 x = 0; x < shape->width && !quick; x++) {
-                double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
-                out[x] = value < DARKEST ? DARKEST : value > BRIGHTEST ? BRIGHTEST : (i32)value;
-            }
+// A line of a plane in 1/SUBPIXEL, with its margins.
+static void to_shorts(const Job *job, const Shape *shape, i32 quick, i32 c, i32 y, i16 *out) {
+    i32 at = (c * shape->down * job->side + y) * shape->right * job->side, width = shape->width;
+    const double *plane = job->planes + at;
+    const i16 *shorts = (const i16 *)job->planes + at;
+    const i32 shift = SCALE_BITS - SUBPIXEL_BITS;
+    const v128_t grey = wasm_i16x8_splat(GREY + (1 << (shift - 1))), dark = wasm_i16x8_splat(DARKEST), bright = wasm_i16x8_splat(BRIGHTEST);
+    for (i32 x = 0; x < width && quick; x += 8) {  // lines are whole tiles; what does not fit is beyond the brightest
+        v128_t found = wasm_i16x8_shr(wasm_i16x8_add_sat(SHORTS(shorts + x), grey), shift);
+        wasm_v128_store(out + x, wasm_i16x8_max(wasm_i16x8_min(found, bright), dark));
+    }
+    for (i32 x = 0; x < width && !quick; x++) {
+        double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
+        out[x] = value < DARKEST ? DARKEST : value > BRIGHTEST ? BRIGHTEST : (i32)value;
+    }
+    pad_line(out, width);
+}
+
+// The planes that the filter looks at.
+typedef struct {
+    i32 colors, height, width, stride, area;
+    i16 *fine, *bent, *light, *away;
+} Views;
+
+// A line of all planes, counted with the two above: channels, brightness, and how far two colors are from it.
+static void prepare_line(const Job *job, const Shape *shape, i32 quick, const Views *views, i32 y) {
+    i32 area = views->area, at = y * views->stride;
+    for (i32 c = 0; c < views->colors; c++) to_shorts(job, shape, quick, c, clipped(y - 2, 0, views->height - 1), views->fine + c * area + at + 2);
+    const i16 *red = views->fine + at, *green = red + area, *blue = green + area;
+    i16 *light = views->light + at, *away = views->away + at;
+    if (views->colors < 3) __builtin_memcpy(light, red, 2 * views->stride);
+    else
+        for (i32 x = 0; x < views->stride; x += 8) {
+            v128_t one = SHORTS(red + x), three = SHORTS(blue + x), twice = wasm_i16x8_shl(SHORTS(green + x), 1);
+            v128_t mean = wasm_i16x8_shr(wasm_i16x8_add(wasm_i16x8_add(one, three), twice), 2);
+            wasm_v128_store(light + x, mean);
+            wasm_v128_store(away + x, wasm_i16x8_sub(one, mean));
+            wasm_v128_store(away + area + x, wasm_i16x8_sub(three, mean));
         }
-        pad(fine + c * area, shape->height, shape->width, stride);
+}
+
+// How brightness bends across and down, in a line whose neighbours are known; edges are repeated.
+static void bend_line(const Views *views, i32 y) {
+    i32 stride = views->stride, area = views->area, own = clipped(y, 2, views->height + 1);
+    for (i32 k = 0; k < 2; k++) {
+        i16 *out = views->bent + k * area + y * stride + 2;
+        const i16 *light = views->light + own * stride + 2;
+        i32 step = k ? stride : 1;
+        for (i32 x = 0; x < views->width; x += 8) {
+            v128_t both = wasm_i16x8_add(SHORTS(light + x + step), SHORTS(light + x - step));
+            wasm_v128_store(out + x, wasm_i16x8_abs(wasm_i16x8_sub(both, wasm_i16x8_shl(SHORTS(light + x), 1))));
+        }
+        pad_line(out, views->width);
     }
 }
 
+// Line after line, each plane only as far as the next line of pixels needs it: all of it is in the cache.
 static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     static i16 filters[3 * LEVELS][8] __attribute__((aligned(16)));
+    static Mixing mixing;
     i32 colors = job->colors, height = shape->height, width = shape->width, stride = shape->stride;
     i32 area = (height + 4) * stride, follow = job->restored > 1 && colors >= 3;
     i16 *fine = job->shorts, *bent = fine + colors * area, *light = bent + 2 * area, *away = light + area, *follows = away + 2 * area;
     i32 *line = job->ints, *sums = line + stride;
     const i16 *const planes[SUMMED] = {bent, bent + area, light, away, away + area};
-    Mixing mixing = {colors, job->restored > 1 ? PAIRS * colors + 2 * follow : 0, stride, area, fine, follows, {{0}}};
+    const Views views = {colors, height, width, stride, area, fine, bent, light, away};
+    mixing.colors = colors, mixing.features = job->restored > 1 ? PAIRS * colors + 2 * follow : 0;
+    mixing.stride = stride, mixing.area = area, mixing.fine = fine, mixing.follows = follows;
     for (i32 k = 0; k < 3 * LEVELS * PAIRS; k++) filters[k / PAIRS][k % PAIRS] = job->weights[k];
     for (i32 c = 0; c < colors; c++)
         for (i32 k = 0; k < mixing.features; k += 2) {
             const i32 *weights = job->mixing + c * mixing.features + k;
-            mixing.weights[c][k / 2] = (weights[0] & 0xffff) | (i32)((u32)weights[1] << 16);
+            mixing.weights[k / 2][c] = wasm_i32x4_splat((weights[0] & 0xffff) | (i32)((u32)weights[1] << 16));
         }
-    to_shorts(job, shape, quick, fine, area);
-    for (i32 x = 0; x < area; x++) light[x] = colors < 3 ? fine[x] : (fine[x] + 2 * fine[area + x] + fine[2 * area + x]) >> 2;
-    for (i32 x = 0; x < area && follow; x++) away[x] = fine[x] - light[x], away[area + x] = fine[2 * area + x] - light[x];
-    for (i32 y = 2; y < height + 2; y++) {
-        const i16 *here = light + y * stride + 2;
-        for (i32 x = 0; x < width; x += 8) {
-            v128_t found[PAIRS];
-            differ(found, here + x, stride);
-            for (i32 k = 0; k < 2; k++) wasm_v128_store(bent + k * area + y * stride + 2 + x, wasm_i16x8_abs(found[k]));
-        }
-    }
-    for (i32 k = 0; k < 2; k++) pad(bent + k * area, height, width, stride);
     __builtin_memset(sums, 0, SUMS * 4 * stride);
-    for (i32 y = 0; y < 4; y++) move_line(sums, planes, y * stride, -1, stride, follow);
-    for (i32 y = 0; y < height; y++) {
+    i32 ready = 0;
+    for (i32 y = -4; y < height; y++) {
+        while (ready < least(y < -2 ? 4 : y + 6, height + 4)) prepare_line(job, shape, quick, &views, ready++);
+        bend_line(&views, y + 4);
+        move_line(sums, planes, (y + 4) * stride, y < 1 ? -1 : (y - 1) * stride, stride, follow);
+        if (y < 0) continue;
         i32 at = (y + 2) * stride + 2;
-        move_line(sums, planes, (y + 4) * stride, (y - 1) * stride, stride, follow);
         by_brightness(job, filters, light + at, sums, stride, width, line);
         if (follow) follow_light(sums, planes, at, width, stride, follows);
-        for (i32 x = 0; x < width; x += 8)
-            mix_pixels(&mixing, at, x, line, least(8, width - x), pixels + (y * width + x) * colors);
+        mix_line(&mixing, at, line, width, pixels + y * width * colors);
     }
 }
