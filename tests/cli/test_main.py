@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tpca_cli import errors
 from tpca_cli.cli import main as cli
+from tpca_cli.cli.console import human, plain
 from tpca_cli.cli.options import ByteSize, FrameSize
-from tpca_cli.cli.text import human, plain
 
 
 def run(monkeypatch: pytest.MonkeyPatch, failure: BaseException, *arguments: str) -> int:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pictures import folder, natural, save
 
 from tpca_cli.archive.reader import Archive
-from tpca_cli.cli import text
+from tpca_cli.cli import console as text
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_no_control_character_reaches_the_terminal(words) -> None:
 def test_fields_of_an_archive_are_shown_without_control_characters(archive, capsys, monkeypatch) -> None:
     info = Archive.info
     monkeypatch.setattr(Archive, "info", lambda self: {**info(self), "partial": 0})
-    from tpca_cli.cli.options import Console
+    from tpca_cli.cli.console import Console
 
     console = Console()
     for speak in (console.say, console.warn, lambda words: console.result({}, words)):

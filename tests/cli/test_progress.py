@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import folder
 
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.progress import STAGES, Bar
+from tpca_cli.cli.console import STAGES, Bar, Console
 
 
 class Terminal(io.StringIO):

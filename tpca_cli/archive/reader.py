@@ -28,7 +28,7 @@ from tpca_cli.archive.format import DIGEST_BYTES, EXACT_METHODS, FILE_METHODS, P
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.items import about_item, group_item
 from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits
-from tpca_cli.archive.writer import Group
+from tpca_cli.archive.writer import Group, linked_basis
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
 from tpca_cli.parallel import ordered_map
@@ -48,7 +48,7 @@ class Archive:
         self,
         path: str | os.PathLike[str],
         *,
-        basis: npt.NDArray[np.uint8] | None = None,
+        basis: str | os.PathLike[str] | npt.NDArray[np.uint8] | None = None,
         mode: str | None = None,
         cache_blocks: int = 8,
         workers: int = 1,
@@ -70,7 +70,7 @@ class Archive:
         self.mode = mode
         self.cache_blocks = cache_blocks
         self.workers = workers
-        self._basis = basis
+        self._basis = linked_basis(basis) if isinstance(basis, str | os.PathLike) else basis
         self._skim = skim  # for a page about the archive: no basis is read, and no image can be
         self._ready = ready and not skim
         self._cut = cut

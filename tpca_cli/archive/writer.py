@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def linked_basis(path: Path) -> npt.NDArray[np.uint8]:
+def linked_basis(path: str | os.PathLike[str]) -> npt.NDArray[np.uint8]:
     """The basis of a file in the form that an archive made with it would embed."""
     from tpca_cli.basisfile import read_basis
     from tpca_cli.tensor_pca.fixed_basis import integer_basis

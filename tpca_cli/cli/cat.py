@@ -9,8 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
 from tpca_cli.errors import TpcaError, UsageError
 
 EPILOG = """\b
@@ -38,16 +38,9 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
 @click.command("cat", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
 @click.argument("name", shell_complete=_complete_names)
-@click.option(
-    "--format",
-    type=options.FormatChoice([*options.WRITTEN, "same"]),
-    default=None,
-    help="File format, as for decode: by default png, or the source file where the archive holds it.",
-)
-@click.option(
-    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
-)
-@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.format_option
+@options.fewer_components_option
+@options.linked_basis_option
 @options.claimed_pixels_option
 @options.common_options
 def command(
@@ -67,11 +60,9 @@ def command(
     if sys.stdout.isatty() and not console.as_json:
         raise UsageError("an image is no text for a terminal: redirect it, as in '> image.png'")
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.run import one_file
 
-    linked = linked_basis(basis) if basis else None
-    with Archive(archive, basis=linked, ready=False, max_pixels=max_pixels) as opened:
+    with Archive(archive, basis=basis, ready=False, max_pixels=max_pixels) as opened:
         made = one_file(opened, name, format, components)
     for reason in made.notes:
         console.warn(reason)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human
 from tpca_cli.errors import OtherFormat, printable
 
 if TYPE_CHECKING:
@@ -33,18 +32,14 @@ Examples:
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write into."
 )
-@click.option(
-    "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
-)
+@options.select_option
 @click.option(
     "--select-from",
     type=options.InputFile(allow_dash=True),
     metavar="LIST",
     help="Only the images named in a file, one name on each line or ended by NUL (- for stdin).",
 )
-@click.option(
-    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
-)
+@options.fewer_components_option
 @click.option(
     "--format",
     type=options.FormatChoice([*options.WRITTEN, "same"]),
@@ -53,7 +48,7 @@ Examples:
     "keep exactly the decoded pixels. bmp holds no metadata. same: each image under its own name and in its "
     "own format, JPEG with less added error than the archive has.",
 )
-@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.linked_basis_option
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option(
@@ -130,11 +125,9 @@ def _restored(request: DecodeRequest, opened: Archive | Scores, console: Console
 def _opened(path: Path, basis: Path | None, salvage: bool, max_pixels: int) -> Archive | Scores:
     """An archive, or a scores file."""
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
 
-    linked = linked_basis(basis) if basis else None
     try:
-        return Archive(path, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels)
+        return Archive(path, basis=basis, ready=False, cut=salvage, max_pixels=max_pixels)
     except OtherFormat as error:
         if salvage or error.format != "tpca-scores":
             raise

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import Command, complete_files
-from tpca_cli.cli.options import Console
 from tpca_cli.errors import UsageError, printable
 
 EPILOG = """\b
@@ -48,18 +48,16 @@ def command(
     archives, have another size, mode, quality or metadata. Patterns choose among the names of both. '-'
     stands before what only A has, '+' before what only B has, '!' before what both have and differs.
     """
-    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.diff import diff, is_archive
     from tpca_cli.sources.patterns import Sources
 
     sides = [Sources([side], include, exclude) for side in (first, second)]
     if decode and not (is_archive(first) and is_archive(second)):
         raise UsageError("--decode compares two archives; `tpca verify --against` measures sources")
-    linked = linked_basis(basis) if basis else None
     found = diff(
         sides[0],
         sides[1],
-        basis=linked,
+        basis=basis,
         decode=decode,
         max_pixels=max_pixels,
         workers=workers,

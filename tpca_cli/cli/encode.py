@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import items, options
+from tpca_cli.cli.console import Console, duration, human, table, times
+from tpca_cli.cli.console import quality as shown_quality
 from tpca_cli.cli.encode_plain import plain_options
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import duration, human, table, times
-from tpca_cli.cli.text import quality as shown_quality
 from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -93,13 +92,7 @@ SHOWN_REASONS = 5
 @click.option("--components", type=options.Count(1), metavar="M", help="Keep at most M components per frame.")
 @click.option("--basis", type=options.INPUT, help="Use the basis of this file instead of fitting one.")
 @click.option("--link-basis", is_flag=True, help="Store only the digest of --basis, not the basis.")
-@click.option(
-    "--method",
-    type=click.Choice(["auto", "operator", "rank1", "subspace"]),
-    default="auto",
-    show_default=True,
-    help="The kind of basis to fit.",
-)
+@options.method_option
 @click.option(
     "--append",
     is_flag=True,

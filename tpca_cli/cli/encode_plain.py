@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console, duration, human, table
 from tpca_cli.cli.items import are_tensors
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import duration, human, table
 from tpca_cli.errors import printable
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human
 from tpca_cli.errors import printable
 
 EPILOG = """\b
@@ -43,19 +42,10 @@ Examples:
     show_default=True,
     help="Begin another shard before images take more than this; a shard is put together in memory.",
 )
-@click.option(
-    "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
-)
-@click.option(
-    "--format",
-    type=options.FormatChoice([*options.WRITTEN, "same"]),
-    default=None,
-    help="File format, as for decode: by default png, or the source file where the archive holds it.",
-)
-@click.option(
-    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
-)
-@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.select_option
+@options.format_option
+@options.fewer_components_option
+@options.linked_basis_option
 @options.claimed_pixels_option
 @options.workers_option
 @options.common_options
@@ -78,11 +68,9 @@ def command(
     members of one name: the file, .cls with the number, .json with name, label and size; in a table a row.
     """
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.export import ExportRequest, export
 
-    linked = linked_basis(basis) if basis else None
-    with Archive(archive, basis=linked, ready=False, max_pixels=max_pixels) as opened:
+    with Archive(archive, basis=basis, ready=False, max_pixels=max_pixels) as opened:
         request = ExportRequest(output, to, shard_bytes, select, format, components, workers)
         result = export(request, opened, console.progress)
     for reason in sorted({reason for _, reason in result.notes}):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import items, options
+from tpca_cli.cli.console import Console, human, shape, table
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human, shape, table
 from tpca_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,13 +88,7 @@ def solve_options(function: options.F) -> options.F:
     type=options.OutputFile(),
     help="The file to write; with --update it may be left out.",
 )
-@click.option(
-    "--method",
-    type=click.Choice(["auto", "operator", "rank1", "subspace"]),
-    default="auto",
-    show_default=True,
-    help="The kind of basis to fit.",
-)
+@options.method_option
 @options.size_option
 @options.tile_option
 @choice_options

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import click
 from click.shell_completion import CompletionItem
 
-from tpca_cli.cli.text import BOLD, paint
+from tpca_cli.cli.console import BOLD, paint
 
 WIDTH, SCREEN = 80, 24
 TERMS = 24  # columns for the names of options

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
 from tpca_cli.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human, times
+from tpca_cli.cli.console import Console, human, times
 from tpca_cli.errors import UsageError, printable
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console, plain, safe
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import plain, safe
 from tpca_cli.errors import UsageError, printable
 
 EPILOG = """\b

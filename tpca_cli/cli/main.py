@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from tpca_cli.cli import help
-from tpca_cli.cli.text import RED, YELLOW, paint, plain, safe
+from tpca_cli.cli.console import RED, YELLOW, paint, plain, safe
 from tpca_cli.errors import Interrupted, TpcaError, UsageError, printable
 
 COMMANDS = {

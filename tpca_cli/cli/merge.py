@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console
 from tpca_cli.cli.fit_basis import basis_text, choice_options, solve_options
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
 
 EPILOG = """\b
 Examples:

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
 from tpca_cli.errors import printable
 
 EPILOG = """\b
@@ -22,19 +22,10 @@ To end: Ctrl-C, or in another terminal: fusermount3 -u folder/"""
 @click.command("mount", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
-)
-@click.option(
-    "--format",
-    type=options.FormatChoice([*options.WRITTEN, "same"]),
-    default=None,
-    help="File format, as for decode: by default png, or the source file where the archive holds it.",
-)
-@click.option(
-    "--components", type=options.Count(1), metavar="M", help="Use only the first M components: blurrier."
-)
-@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.select_option
+@options.format_option
+@options.fewer_components_option
+@options.linked_basis_option
 @options.claimed_pixels_option
 @options.common_options
 def command(
@@ -53,13 +44,11 @@ def command(
     bytes as decode writes. A file that a damaged block costs gives an input/output error. Needs FUSE.
     """
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.mount import check_folder, mount
     from tpca_cli.decode.tree import ImageTree
 
     check_folder(folder)
-    linked = linked_basis(basis) if basis else None
-    with Archive(archive, basis=linked, ready=False, max_pixels=max_pixels) as opened:
+    with Archive(archive, basis=basis, ready=False, max_pixels=max_pixels) as opened:
         tree = ImageTree(opened, select=select, format=format, components=components)
         note = f"{tree.images} images in {printable(folder)}; to end: fusermount3 -u {printable(folder)}"
         mount(tree, folder, lambda: console.say(note))

@@ -1,23 +1,19 @@
-"""Options that several commands share, the types they parse, and the console they report to."""
+"""Options that several commands share, and the types they parse."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import complete_files
-from tpca_cli.cli.progress import STAGES, Bar
-from tpca_cli.cli.text import YELLOW, paint, plain, safe
 from tpca_cli.errors import StorageError, UsageError, printable
 from tpca_cli.memory import DEFAULT_MEMORY, LEAST_MEMORY
 
@@ -209,97 +205,6 @@ def _spelled(name: str) -> str:
     return next(shown, option.opts[0])
 
 
-@dataclass
-class Console:
-    """Where a command speaks: results on stdout, everything else on stderr, progress only on a terminal."""
-
-    as_json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    _bar: Bar | None = None
-    _drawn: Any = None  # the bar on the screen
-    _began: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """How long the command has been running."""
-        return time.monotonic() - self._began
-
-    @property
-    def share(self) -> float:
-        """How much of the job is done, as far as a person is watching."""
-        return 0.0 if self._bar is None else self._bar.share
-
-    def begin(self, command: str) -> None:
-        """Show the bar of a command; does nothing unless a person is watching."""
-        if self.quiet or self.as_json or not sys.stderr.isatty():
-            return
-        from tqdm import tqdm
-
-        tqdm.monitor_interval = 0  # no thread of its own: worker processes are forked
-        self._bar = Bar(STAGES.get(command, {}))
-        layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
-        self._drawn = tqdm(
-            total=1000, desc=self._bar.label, leave=False, dynamic_ncols=True, smoothing=0, bar_format=layout
-        )
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """Advance the bar: `done` of `total` in a stage; does nothing unless a person is watching."""
-        if self._bar is None:
-            return
-        before, reached = self._bar.label, 1000 * self._bar.advance(stage, done, total)
-        if self._bar.label != before:
-            self._drawn.set_description_str(self._bar.label, refresh=False)
-            self._drawn.n = reached
-            self._drawn.refresh()
-        else:
-            self._drawn.update(reached - self._drawn.n)
-
-    def close(self) -> None:
-        """Take the progress bar off the screen."""
-        if self._drawn is not None:
-            self._drawn.close()
-        self._bar = self._drawn = None
-
-    def _echo(self, text: str, mark: str = "") -> None:
-        """A line on stderr, above the bar; what stands before the text is shown in yellow."""
-        if self._drawn is not None:
-            self._drawn.clear()
-        click.echo(paint(mark, sys.stderr, YELLOW) + safe(text), err=True)
-        if self._drawn is not None:
-            self._drawn.refresh()
-
-    def say(self, text: str) -> None:
-        """A note on the way: the plan, a choice and its reason."""
-        if not self.quiet and not self.as_json:
-            self._echo(text)
-
-    def detail(self, text: str) -> None:
-        """A note for those who asked for more."""
-        if self.verbose:
-            self.say(text)
-
-    def warn(self, text: str) -> None:
-        """Something the user should know; shown even when quiet."""
-        if not self.as_json:
-            self._echo(text, "tpca: warning: ")
-
-    def skipped(self, items: Sequence[Any], *, shown: int = 20) -> None:
-        """The inputs that were left out (things with `path` and `reason`), as warnings."""
-        for item in items if self.verbose else items[:shown]:
-            self.warn(f"skipped {printable(item.path)}: {item.reason}")
-        if len(items) > shown and not self.verbose:
-            self.warn(f"and {len(items) - shown} more skipped (all with --verbose or --json)")
-
-    def result(self, data: Mapping[str, Any], text: str) -> None:
-        """The outcome: one JSON object, or a text for people."""
-        self.close()
-        if self.as_json:
-            click.echo(json.dumps(plain(data), allow_nan=False))
-        elif not self.quiet:
-            click.echo(safe(text))
-
-
 def common_options(function: F) -> F:
     """`--json`, `--quiet`, `--verbose`, handed to the command as one `console`."""
 
@@ -445,3 +350,25 @@ cluster_option = click.option(
     help="Work on a Dask cluster: tcp://HOST:PORT, a scheduler file, or local:N for N processes here.",
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+select_option = click.option(
+    "--select", multiple=True, metavar="GLOB", help="Only images whose name matches; may be repeated."
+)
+format_option = click.option(
+    "--format",
+    type=FormatChoice([*WRITTEN, "same"]),
+    default=None,
+    help="File format, as for decode: by default png, or the source file where the archive holds it.",
+)
+fewer_components_option = click.option(
+    "--components", type=Count(1), metavar="M", help="Use only the first M components: blurrier."
+)
+linked_basis_option = click.option(
+    "--basis", type=INPUT, help="The basis file of an archive made with --link-basis."
+)
+method_option = click.option(
+    "--method",
+    type=click.Choice(["auto", "operator", "rank1", "subspace"]),
+    default="auto",
+    show_default=True,
+    help="The kind of basis to fit.",
+)

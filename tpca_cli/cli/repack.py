@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human
 from tpca_cli.errors import UsageError, printable
 
 EPILOG = """\b
@@ -24,7 +23,7 @@ Examples:
 @click.argument("archive", type=options.INPUT)
 @options.output_option
 @click.option("--salvage", is_flag=True, help="Leave out what is damaged or cut off instead of stopping.")
-@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.linked_basis_option
 @options.claimed_pixels_option
 @options.workers_option
 @options.lock_wait_option
@@ -48,14 +47,12 @@ def command(
     """
     from tpca_cli import store
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.repack import repack
 
     if output.is_symlink() and os.path.realpath(output) == os.path.realpath(archive):
         output = Path(os.path.realpath(output))
-    linked = linked_basis(basis) if basis else None
     with store.lock(output, lock_wait):
-        with Archive(archive, basis=linked, ready=False, cut=salvage, max_pixels=max_pixels) as opened:
+        with Archive(archive, basis=basis, ready=False, cut=salvage, max_pixels=max_pixels) as opened:
             before = opened.file_bytes
             itself = output.exists() and os.path.exists(archive) and os.path.samefile(archive, output)
             if itself and opened.cut_off:

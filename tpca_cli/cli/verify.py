@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpca_cli.cli import options
+from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.cli.options import Console
-from tpca_cli.cli.text import human
 from tpca_cli.errors import FileRefused, UsageError, printable
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ SHOWN = 20
 @click.option(
     "--identical", is_flag=True, help="With --against: only files that come back bit for bit are safe."
 )
-@click.option("--basis", type=options.INPUT, help="The basis file of an archive made with --link-basis.")
+@options.linked_basis_option
 @options.claimed_pixels_option
 @options.workers_option
 @options.pattern_options
@@ -145,11 +144,9 @@ def _check(
         return verify(file, console.progress, workers=workers, max_pixels=max_pixels), None
 
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.archive.writer import linked_basis
     from tpca_cli.decode.compare import compare_sources
 
-    linked = linked_basis(basis) if basis else None
-    with Archive(file, basis=linked, ready=False, max_pixels=max_pixels) as archive:
+    with Archive(file, basis=basis, ready=False, max_pixels=max_pixels) as archive:
         checked = verify_archive(archive, console.progress, workers=workers, decode=bar.decode)
         if not sources:
             return checked, None

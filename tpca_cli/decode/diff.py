@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from tpca_cli import images
 from tpca_cli.archive.facts import image_psnr
@@ -90,7 +90,7 @@ def diff(
     first: Sources,
     second: Sources,
     *,
-    basis: npt.NDArray[np.uint8] | None = None,
+    basis: Path | None = None,
     decode: bool = False,
     max_pixels: int,
     workers: int = 1,

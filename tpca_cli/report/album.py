@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from tpca_cli import images
 from tpca_cli.archive.reader import Archive
-from tpca_cli.archive.writer import linked_basis
 from tpca_cli.basisfile import read_basis
 from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import UsageError
@@ -242,7 +241,7 @@ def open_album(path: Path, basis: Path | None = None) -> Iterator[Album]:
     """The album of a file; `basis` is the file of the basis which it only links to."""
     kind = format_of(path)
     if kind == "tpca-archive":
-        with Archive(path, basis=linked_basis(basis) if basis else None, ready=False) as archive:
+        with Archive(path, basis=basis, ready=False) as archive:
             yield Album(ArchiveContents(archive))
         return
     if kind == "tpca-scores":
