@@ -11,7 +11,11 @@ import os
 
 def printable(path: bytes | str | os.PathLike[str]) -> str:
     """A path as one line of text that no terminal will obey: control and undecodable bytes escaped."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return one_line(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+def one_line(text: str) -> str:
+    """Text from a file as a terminal may have it: whatever does not print is escaped."""
     return "".join(ch if ch.isprintable() else ch.encode("unicode_escape").decode() for ch in text)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from tpca_cli.archive.format import EXACT_METHODS, LOWEST_QUALITY, PEAK
 from tpca_cli.archive.index import Index
-from tpca_cli.archive.lists import MAX_TEXT, one_line
-from tpca_cli.errors import printable
+from tpca_cli.archive.limits import MAX_TEXT
+from tpca_cli.errors import one_line, printable
 from tpca_cli.quality import psnr
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def quality_facts(index: Index) -> dict[str, Any]:
     least, image = min(known)
     name = index.names[int(index.alive[image])]
     mean = sum(score for score, _ in known) / len(known)
-    return {"quality": mean, "quality_min": least, "quality_worst": one_line(printable(name))}
+    return {"quality": mean, "quality_min": least, "quality_worst": printable(name)}
 
 
 def partial_reasons(index: Index) -> dict[str, int]:

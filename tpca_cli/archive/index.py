@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive import lists
 from tpca_cli.archive.format import (
     BLOCK_COLUMNS,
     CHANNELS,
@@ -32,8 +31,15 @@ from tpca_cli.archive.format import (
     frame_sizes,
     quality_code,
 )
-from tpca_cli.archive.limits import MAX_SIDE
-from tpca_cli.archive.lists import MAX_REASONS, MAX_TEXT, json_list, metadata_kinds, reason_texts
+from tpca_cli.archive.limits import (
+    MAX_REASONS,
+    MAX_SIDE,
+    MAX_TEXT,
+    json_list,
+    metadata_kinds,
+    reason_texts,
+    skipped_pair,
+)
 from tpca_cli.errors import FileRefused
 from tpca_cli.formats import FILE
 from tpca_cli.names import check_names
@@ -201,7 +207,7 @@ class Index:
             images,
             blocks,
             tuple(extras),
-            tuple(lists.skipped_pair(item) for item in json_list(arrays, "skipped")),
+            tuple(skipped_pair(item) for item in json_list(arrays, "skipped")),
             tuple(metadata_kinds(item) for item in json_list(arrays, "metadata")),
             tuple(reason_texts(item) for item in json_list(arrays, "reasons")),
             version,

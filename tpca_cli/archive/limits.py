@@ -1,4 +1,4 @@
-"""How much an archive may ask for: bounds that are held before memory is taken by any number in the file.
+"""How much an archive may ask for, and the form of what it says: held before anything is done by the file.
 
 Digests say that a file is as it was written, not that whoever wrote it meant well: a few kilobytes can
 describe an image of terabytes. All bounds but those of the format follow from one number, the pixels that an
@@ -10,6 +10,7 @@ What a group takes: about 3 kB for each component, and about 16 times its basis.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli.archive.format import EXACT_METHODS, FEATURES, PEAK
-from tpca_cli.archive.lists import one_line
-from tpca_cli.errors import FileRefused
+from tpca_cli.errors import FileRefused, one_line
 
 if TYPE_CHECKING:
     from tpca_cli.archive.index import Index
@@ -30,7 +30,7 @@ MAX_PIXELS = 250_000_000
 """Of one image, unless the user asks for more: enough for every camera that is sold."""
 MAX_SIDE = 2**16 - 1
 MAX_GROUPS = 4096
-KINDS = ("tile", "whole")
+MAX_REASONS, MAX_TEXT = 64, 1000  # texts that one image may have, and characters of one
 CANVAS_NUMBERS = 2**24
 """Places times components of a block."""
 COMPONENTS = 2**16
@@ -112,23 +112,47 @@ def canvas_places(index: Index, groups: Sequence[Mapping[str, Any]]) -> npt.NDAr
 
 
 def check_description(meta: Mapping[str, Any]) -> None:
-    """Refuse groups and a target that are not described as the format has it; more fields may be there."""
+    """Refuse groups and a target that are not described as the format has it; more fields may be there.
+
+    Whatever is used of them without decoding has the right type from here on.
+    """
     groups, target = meta.get("groups"), meta.get("target")
     if not isinstance(groups, list) or len(groups) > MAX_GROUPS or not isinstance(target, dict):
         raise FileRefused("the groups or the target are not described as the format has it")
-    if not all(_is_number(value) for value in target.values()):
-        raise FileRefused("the target is not made of numbers")
+    if not all(_is_text(name) and _is_number(value) for name, value in target.items()):
+        raise FileRefused("the target is not made of words and numbers")
     for number, group in enumerate(groups):
-        exact = isinstance(group, dict) and group.get("method") in EXACT_METHODS
+        if not isinstance(group, dict):
+            raise FileRefused(f"group {number} has no possible description")
+        _check_features(group.get("features", []))
+        exact = group.get("method") in EXACT_METHODS
         wrong = _first_wrong(group, EXACT_GROUP if exact else GROUP, "")
         if wrong is None and not exact and "coded" in group["coder"]["basis"]:
             wrong = _first_wrong(group["coder"]["basis"]["coded"], CODED, "coder.basis.coded.")
+        if wrong is None and "peak" in group:
+            wrong = None if _is_peak(group["peak"], group["dtype"]) else "peak"
         if wrong is not None:
             raise FileRefused(f"group {number} has no possible {wrong}")
 
 
+def _check_features(features: object) -> None:
+    """Refuse a group that asks for what this program does not know."""
+    if not isinstance(features, list):
+        raise FileRefused("the features of a group are not a list")
+    for name in features:
+        if not isinstance(name, str) or name not in FEATURES:
+            raise FileRefused(
+                f"it needs the feature {one_line(str(name)[:40])!r}, which this program does not know: "
+                "upgrade tpca"
+            )
+
+
 def _is_number(value: object) -> bool:
     return type(value) in (int, float) and abs(value) < 2**53  # type: ignore[arg-type]
+
+
+def _is_step(value: object) -> bool:
+    return _is_number(value) and 0 <= value < 2**31  # type: ignore[operator]
 
 
 def _is_text(value: object) -> bool:
@@ -143,6 +167,14 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**31
 
 
+def _is_positive(value: object) -> bool:
+    return _is_count(value) and value != 0
+
+
+def _is_peak(value: object, dtype: str) -> bool:
+    return type(value) is int and 1 <= value <= PEAK[dtype]
+
+
 def _one_of(*values: object) -> Any:
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
@@ -155,7 +187,7 @@ GROUP: Mapping[str, Any] = {
     "method": _is_text,
     "dtype": _one_of("u1", "u2"),
     "channels": _one_of(1, 2, 3, 4),
-    "step": _is_number,
+    "step": _is_step,
     "basis_digest": _is_text,
     "coder": {
         "framing": {
@@ -171,7 +203,7 @@ GROUP: Mapping[str, Any] = {
             "bits": _is_count,
         },
         "step": _is_count,
-        "components": _is_count,
+        "components": _is_positive,
         "lapped": _one_of(False, True),
         "restore": _is_count,
     },
@@ -207,40 +239,35 @@ def _first_wrong(value: object, expected: Mapping[str, Any], path: str) -> str |
     return None
 
 
-def checked_groups(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The groups as they are described; whatever is used without decoding has the right type from here."""
-    groups = [dict(group) for group in meta["groups"]]
-    if len(groups) > MAX_GROUPS:
-        raise ValueError(f"{len(groups)} groups")
-    for group in groups:
-        features = group.get("features", [])
-        unknown = [name for name in features if name not in FEATURES]
-        if unknown:
-            raise FileRefused(
-                f"it needs the feature {one_line(str(unknown[0])[:40])!r}, which this program does not know: "
-                "upgrade tpca"
-            )
-        coder, framing = group["coder"], group["coder"]["framing"]
-        if group["dtype"] not in PEAK or framing["kind"] not in KINDS:
-            raise ValueError("an unknown kind of group")
-        limits = {"channels": 4, "peak": PEAK[group["dtype"]]}
-        numbers = [(group, "channels"), *((group, "peak") for _ in group.keys() & {"peak"})]
-        numbers += [(coder, "components"), *((framing, side) for side in ("height", "width", "channels"))]
-        for where, name in numbers:
-            if type(where[name]) is not int or not 1 <= where[name] <= limits.get(name, 2**31):
-                raise ValueError(f"an impossible number for {name}")
-        if type(group["step"]) not in (int, float) or not 0 <= group["step"] < 2**31:
-            raise ValueError("an impossible step")
-        for name in ("method", "basis_digest"):
-            if not isinstance(group[name], str) or one_line(group[name][:40]) != group[name]:
-                raise ValueError(f"an impossible {name}")
-    return groups
+def json_list(arrays: Mapping[str, Any], name: str) -> list[Any]:
+    """One of the datasets that hold a list as JSON; empty where it is absent."""
+    if name not in arrays:
+        return []
+    try:
+        found = json.loads(arrays[name].tobytes())
+    except (ValueError, RecursionError):
+        raise FileRefused(f"the list '{name}' is not JSON") from None
+    if not isinstance(found, list):
+        raise FileRefused(f"'{name}' is not a list")
+    return found
 
 
-def checked_target(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for: words and numbers."""
-    target = dict(meta["target"])
-    for name, value in target.items():
-        if one_line(name[:40]) != name or type(value) not in (int, float):
-            raise ValueError("an impossible target")
-    return target
+def skipped_pair(item: Any) -> tuple[str, str]:
+    """An input that was left out: its path and why."""
+    if not (isinstance(item, list) and len(item) == 2 and all(isinstance(text, str) for text in item)):
+        raise FileRefused("the list of skipped files is malformed")
+    return one_line(item[0]), one_line(item[1])
+
+
+def metadata_kinds(item: Any) -> dict[str, int]:
+    """The kinds of metadata of an image, and where they are."""
+    if not isinstance(item, dict) or any(type(at) is not int for at in item.values()):
+        raise FileRefused("the list of metadata is malformed")
+    return {one_line(kind): at for kind, at in item.items()}
+
+
+def reason_texts(item: Any) -> tuple[str, ...]:
+    """Why an image is kept in part."""
+    if not isinstance(item, list) or len(item) > MAX_REASONS or any(not isinstance(t, str) for t in item):
+        raise FileRefused("the list of reasons is malformed")
+    return tuple(one_line(text[:MAX_TEXT]) for text in item)

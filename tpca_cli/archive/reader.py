@@ -97,21 +97,14 @@ class Archive:
 
     def _load(self) -> None:
         file, self.meta = self._file, self._file.meta
-        where = printable(self.path)
-        try:
-            groups = limits.checked_groups(self.meta)
-            self.target = limits.checked_target(self.meta)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileRefused(
-                f"{where}: the description of the groups is not as expected ({error})"
-            ) from None
+        groups, self.target = self.meta["groups"], self.meta["target"]
         self.version = int(file.version)
         names = ("names", "images", "blocks", "extras", "metadata", "reasons", "skipped")
         try:
             arrays = {name: file.array(name) for name in names if file.has(name)}
             index = Index.from_arrays(arrays, self.version)
         except (ValueError, TypeError) as error:
-            raise FileRefused(f"{where}: the index is not readable: {error}") from None
+            raise FileRefused(f"{printable(self.path)}: the index is not readable: {error}") from None
         index.check(file.shape("payload")[0], groups)
         self.index = index.with_peaks(groups)
         if not self._skim:

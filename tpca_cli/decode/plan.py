@@ -64,10 +64,22 @@ class Restorable(Protocol):
 
 
 @dataclass(frozen=True)
+class Image:
+    """What the index says of an image that is to be written."""
+
+    number: int
+    mode: str
+    height: int
+    width: int
+    mode_bits: int | None  # permissions of the source; None where the archive has none
+
+
+@dataclass(frozen=True)
 class Target:
-    """One image: its position in the archive, its file, and why that is a PNG where another was asked for."""
+    """One image: where it is in the archive, its file, and why that is a PNG where another was asked for."""
 
     position: int
+    image: Image
     name: bytes
     format: str
     spare: bytes  # the name it takes if it turns out to need a PNG
@@ -98,9 +110,9 @@ def extras_of(archive: Restorable, position: int) -> images.Extras:
     return images.Extras(known.pop("exif", b""), known.pop("icc", b""), known)
 
 
-def _facts(archive: Restorable, position: int) -> tuple[str, int, int]:
-    image = int(archive.alive[position])
-    return archive.index.mode(image), *archive.index.shape(image)
+def _image(archive: Restorable, position: int) -> Image:
+    number, index = int(archive.alive[position]), archive.index
+    return Image(number, index.mode(number), *index.shape(number), index.mode_bits(number))
 
 
 def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:
@@ -110,16 +122,17 @@ def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Ta
     names = restored_names(archive.names_bytes, b"." + ENDINGS.get(format, format).encode(), files)
     targets, refused = [], []
     for position in chosen:
-        if archive.names_bytes[position] in files:  # no picture: it is what it was
+        image = _image(archive, position)
+        if image.mode == FILE:  # no picture: it is what it was
             own = archive.names_bytes[position]
-            targets.append(Target(position, own, AS_FILE, own))
+            targets.append(Target(position, image, own, AS_FILE, own))
             continue
         extras = extras_of(archive, position)
-        reason = images.obstacle(format, *_facts(archive, position), extras)
+        reason = images.obstacle(format, image.mode, image.height, image.width, extras)
         if reason is not None:
             refused.append(f"{printable(archive.names_bytes[position])}: {reason}")
         name = names[position]
-        targets.append(Target(position, name, format, name, left_out=_left_out(format, extras)))
+        targets.append(Target(position, image, name, format, name, left_out=_left_out(format, extras)))
     if refused:
         raise UsageError(
             f"{len(refused)} of {len(chosen)} images cannot be written as {format} ({refused[0]}); "
@@ -138,7 +151,8 @@ def _own(archive: Restorable, chosen: Sequence[int], formats: Sequence[tuple[str
         name = spare[position] if reason else archive.names_bytes[position]
         left = "" if format == AS_FILE else _left_out(format, extras_of(archive, position))
         told = "" if reason == CONVERTED else reason
-        targets.append(Target(position, name, format, spare[position], told, left, format == "jpeg"))
+        image = _image(archive, position)
+        targets.append(Target(position, image, name, format, spare[position], told, left, format == "jpeg"))
     return targets
 
 
@@ -155,8 +169,9 @@ def _own_format(archive: Restorable, position: int) -> tuple[str, str]:
     if format is None or b"." + ending.lower() == _BILEVEL:
         return "png", f"{own if format is None else 'bilevel PBM'} is not written: it is a PNG"
     extras = extras_of(archive, position)
-    reason = images.obstacle(format, *_facts(archive, position), extras)
-    if reason is None and format == "jpeg" and not archive.index.images["error"][archive.alive[position]]:
+    image = _image(archive, position)
+    reason = images.obstacle(format, image.mode, image.height, image.width, extras)
+    if reason is None and format == "jpeg" and not archive.index.images["error"][image.number]:
         reason = "it was archived exactly, and a JPEG would change it"
     return ("png", f"{reason}: it is a PNG") if reason else (format, "")
 

@@ -8,7 +8,6 @@ exactly what would be written are left alone.
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,11 +81,11 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     check_output(request, [target.name for target in targets])
     blocks: dict[int, list[Target]] = {}
     for target in targets:
-        first = archive.index.blocks_of(int(archive.alive[target.position]))[0]
+        first = archive.index.blocks_of(target.image.number)[0]
         blocks.setdefault(first, []).append(target)
 
     room = Room.within(request.memory, request.workers)
-    weights = {id(work): _weight(archive, work) for work in blocks.values()}
+    weights = {id(work): max(map(_weight, work)) for work in blocks.values()}
     _check_memory(archive, blocks.values(), weights, room)
 
     def restore(work: list[Target]) -> Decoded:
@@ -114,16 +113,11 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     return result
 
 
-def _weight(archive: Restorable, work: Sequence[Target]) -> int:
-    """Bytes that writing the largest of some images takes."""
-    return max(
-        writing_bytes(
-            math.prod(archive.index.shape(image)),
-            CHANNELS.get(archive.index.mode(image), 1),  # a file that is no picture has none
-            int(DTYPES[archive.index.mode(image)][1]),
-        )
-        for image in (int(archive.alive[target.position]) for target in work)
-    )
+def _weight(target: Target) -> int:
+    """Bytes that writing an image takes."""
+    image = target.image
+    channels = CHANNELS.get(image.mode, 1)  # a file that is no picture has none
+    return writing_bytes(image.height * image.width, channels, int(DTYPES[image.mode][1]))
 
 
 def _check_memory(
@@ -143,7 +137,7 @@ def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, th
     """The images of one block (or the bands of one image), written to the output."""
     index, result = archive.index, Decoded()
     for target in work:
-        image, name = int(archive.alive[target.position]), archive.names_bytes[target.position]
+        image, name = target.image.number, archive.names_bytes[target.position]
         try:
             path, data, converted = _content(archive, target, request.components, threads)
         except FileRefused as error:
@@ -154,7 +148,7 @@ def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, th
         if request.resume and store.holds(request.output, path, data):
             result.found += 1
         else:
-            bits = index.mode_bits(image)
+            bits = target.image.mode_bits
             store.write_file(
                 path,
                 data,
@@ -191,10 +185,9 @@ def _content(
 
 def _encoded(archive: Restorable, target: Target, pixels: Pixels) -> tuple[bytes, bytes, str]:
     """The same for an image that is written from its pixels."""
-    image, extras = int(archive.alive[target.position]), extras_of(archive, target.position)
-    mode = archive.index.mode(image)
+    extras, mode = extras_of(archive, target.position), target.image.mode
     if target.measured:
-        allowed = int(archive.index.images["error"][image]) / pixels.size
+        allowed = int(archive.index.images["error"][target.image.number]) / pixels.size
         data = images.encode_jpeg(pixels, mode, allowed, extras)
         if data is not None:
             return target.name, data, ""
@@ -246,9 +239,9 @@ def one_file(archive: Restorable, name: str, format: str | None, components: int
 def file_of(archive: Restorable, target: Target, components: int | None = None) -> OneFile:
     """The file for an image of which name and format are settled."""
     path, data, converted = _content(archive, target, components)
-    image, name = int(archive.alive[target.position]), archive.names_bytes[target.position]
+    image, name = target.image, archive.names_bytes[target.position]
     notes = tuple(note for note in (converted, target.left_out) if note)
-    return OneFile(name, path, data, archive.index.mode(image), *archive.index.shape(image), notes)
+    return OneFile(name, path, data, image.mode, image.height, image.width, notes)
 
 
 def check_output(request: DecodeRequest, targets: Iterable[bytes]) -> None:

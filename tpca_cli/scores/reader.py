@@ -24,10 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import basisfile, store
-from tpca_cli.archive import lists
 from tpca_cli.archive.format import CHANNELS, DTYPES, IMAGE_COLUMNS, MODES, PEAK
 from tpca_cli.archive.index import Index
-from tpca_cli.archive.limits import MAX_PIXELS, MAX_SIDE
+from tpca_cli.archive.limits import MAX_PIXELS, MAX_SIDE, skipped_pair
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.interfaces import Pixels
@@ -124,7 +123,7 @@ class Scores:
         check_names(names)
         self._check_sizes(columns)
         notes = file.array("notes/skipped").tobytes() if file.has("notes/skipped") else b"[]"
-        skipped = tuple(lists.skipped_pair(item) for item in json.loads(notes))
+        skipped = tuple(skipped_pair(item) for item in json.loads(notes))
         return Index(names, columns, self._table(columns), skipped=skipped)
 
     def _check_sizes(self, columns: dict[str, Any]) -> None:
