@@ -51,6 +51,7 @@ class Target:
     finer than a PSNR says.
     `relative`: the value of a step is for samples up to 255, as a search counts it.
     `visual`: steps are made for what people see, not for the least squared error.
+    `truncates`: components were asked for and no quality or size: the truncation and nothing else.
     """
 
     kind: str
@@ -59,6 +60,11 @@ class Target:
     detail: bool = field(default=False, compare=False)
     relative: bool = field(default=False, compare=False)
     visual: bool = field(default=False, compare=False)
+    truncates: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        truncates = self.components is not None and self.kind in ("components", "step")
+        object.__setattr__(self, "truncates", truncates)
 
     @classmethod
     def choose(cls, components: int | None = None, tune: str | None = None, **given: float | None) -> Target:
@@ -89,11 +95,6 @@ class Target:
         if self.kind != "quality" or not self.detail:
             return self
         return Target("psnr", DEFAULT_PSNR, detail=True)
-
-    @property
-    def truncates(self) -> bool:
-        """Components were asked for and no quality or size: the result is the truncation and nothing else."""
-        return self.components is not None and self.kind in ("components", "step")
 
     def near_exact(self, peak: float, dropped: float) -> bool:
         """Whether an error of less than about a pixel value is wanted.

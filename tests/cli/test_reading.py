@@ -21,8 +21,7 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.cli import cat
 from tpca_cli.cli.main import _run
 from tpca_cli.errors import UsageError
-from tpca_cli.sources.patterns import Patterns, Sources
-from tpca_cli.sources.scan import scan
+from tpca_cli.sources.scan import Patterns, Sources, scan
 
 ODD = b"holiday/caf\xe9\n.png"
 

@@ -15,8 +15,8 @@ from pictures import folder, natural
 from PIL import Image
 
 from tpca_cli.archive.reader import Archive
-from tpca_cli.decode import tree as trees
-from tpca_cli.decode.tree import ImageTree
+from tpca_cli.decode import mount as trees
+from tpca_cli.decode.mount import ImageTree
 
 
 @pytest.fixture(scope="module")

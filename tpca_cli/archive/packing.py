@@ -8,6 +8,7 @@ block. The packing depends only on the sizes and the framing, never on workers o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,13 +37,13 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
     first, pixels, canvas = 0, 0, Canvas()
     frame = framing.height * framing.width
     for position, (h, w) in enumerate(shapes):
-        area = _area(h, w, framing)
         grid = framing.grid(h, w)
+        area = math.prod(grid) * frame
         crowded = pixels + area > BLOCK_PIXELS or canvas.beside(*grid).places * frame > CANVAS_PIXELS
         if position > first and crowded:
             jobs.append(Job(first, position - first))
             first, pixels, canvas = position, 0, Canvas()
-        bands = _bands(h, w, framing)
+        bands = _bands(h, w, area, framing)
         if len(bands) > 1:
             jobs.append(Job(position, 1, bands))
             first, pixels, canvas = position + 1, 0, Canvas()
@@ -79,8 +80,9 @@ def check_components(framing: Framing, components: int) -> None:
         )
 
 
-def _bands(h: int, w: int, framing: Framing) -> tuple[tuple[int, int], ...]:
-    if framing.kind == "whole" or _area(h, w, framing) <= BAND_PIXELS:
+def _bands(h: int, w: int, area: int, framing: Framing) -> tuple[tuple[int, int], ...]:
+    """The bands of an image, whose tiles have `area` pixels with their padding."""
+    if framing.kind == "whole" or area <= BAND_PIXELS:
         return ((0, h),)
     return bands_of(h, -(-w // framing.width) * framing.width, framing.height)
 
@@ -91,8 +93,3 @@ def bands_of(h: int, w: int, tile: int) -> tuple[tuple[int, int], ...]:
     count = min(tile_rows, -(-tile_rows * tile * w // BAND_PIXELS))
     starts = [tile_rows * k // count * tile for k in range(count)] + [h]
     return tuple((start, stop - start) for start, stop in pairwise(starts))
-
-
-def _area(h: int, w: int, framing: Framing) -> int:
-    """Pixels with the padding of the tiles."""
-    return framing.count(h, w) * framing.height * framing.width

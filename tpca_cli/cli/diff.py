@@ -49,7 +49,7 @@ def command(
     stands before what only A has, '+' before what only B has, '!' before what both have and differs.
     """
     from tpca_cli.decode.diff import diff, is_archive
-    from tpca_cli.sources.patterns import Sources
+    from tpca_cli.sources.scan import Sources
 
     sides = [Sources([side], include, exclude) for side in (first, second)]
     if decode and not (is_archive(first) and is_archive(second)):

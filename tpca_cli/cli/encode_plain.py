@@ -105,7 +105,7 @@ def _locked(
     """Project the sources under the lock of the output, and say what the file holds."""
     from tpca_cli import store
     from tpca_cli.cluster.connect import connect
-    from tpca_cli.encode.plain import encode_plain
+    from tpca_cli.encode.plain import encode_plain, encode_plain_items
 
     with ExitStack() as stack:
         stack.enter_context(store.lock(request.output, lock_wait))
@@ -119,8 +119,6 @@ def _locked(
             probe = cluster_workers(connected).probe
             request = replace(request, probe=probe, project=partial(project_on, connected))
         if tensors:
-            from tpca_cli.encode.plain_items import encode_plain_items
-
             result = encode_plain_items(request, console.progress)
         else:
             result = encode_plain(request, console.say, console.progress)

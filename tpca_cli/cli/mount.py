@@ -44,8 +44,7 @@ def command(
     bytes as decode writes. A file that a damaged block costs gives an input/output error. Needs FUSE.
     """
     from tpca_cli.archive.reader import Archive
-    from tpca_cli.decode.mount import check_folder, mount
-    from tpca_cli.decode.tree import ImageTree
+    from tpca_cli.decode.mount import ImageTree, check_folder, mount
 
     check_folder(folder)
     with Archive(archive, basis=basis, ready=False, max_pixels=max_pixels) as opened:

@@ -264,7 +264,7 @@ def chosen(sources: Sequence[str], include: Sequence[str], exclude: Sequence[str
         return sources
     if not sources:
         raise UsageError("--include and --exclude choose among the images of a SOURCE: name one")
-    from tpca_cli.sources.patterns import Sources  # late: most runs have none
+    from tpca_cli.sources.scan import Sources  # late: most runs have none
 
     return Sources(sources, include, exclude)
 

@@ -20,8 +20,7 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, ImageRefused, StorageError, UsageError, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.sources.patterns import Sources
-from tpca_cli.sources.scan import ImageRef, Skipped, require_some, scan
+from tpca_cli.sources.scan import ImageRef, Skipped, Sources, require_some, scan
 from tpca_cli.store import is_remote
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"

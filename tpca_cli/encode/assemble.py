@@ -65,16 +65,12 @@ class Assembled:
     raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
     facts: Mapping[str, Any] = field(default_factory=dict)  # of the archive, once it is written
     errors: tuple[float, ...] = ()  # squared, of each job, relative to the reference
+    payload_bytes: int = field(init=False)  # of all coded blocks
+    psnr: float = field(init=False)  # over all returned samples
 
-    @property
-    def payload_bytes(self) -> int:
-        """The bytes of all coded blocks."""
-        return int(self.index.offsets[-1])
-
-    @property
-    def psnr(self) -> float:
-        """The PSNR over all returned samples."""
-        return pooled_psnr(self.index)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "payload_bytes", int(self.index.offsets[-1]))
+        object.__setattr__(self, "psnr", pooled_psnr(self.index))
 
     @property
     def seen(self) -> float:

@@ -26,7 +26,6 @@ from tpca_cli.encode.fit_design import (
     sample_basis,
     spread_basis,
 )
-from tpca_cli.encode.kept_basis import given_basis, kept_basis
 from tpca_cli.encode.sample import pixel_count, take_images, take_sample
 from tpca_cli.encode.spread import Spread, sizes
 from tpca_cli.errors import TpcaError, UsageError, printable
@@ -37,6 +36,7 @@ from tpca_cli.sources.probe import Kind, Member, Survey, fitting
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.sources.scan import Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator
+from tpca_cli.tensor_pca.basis import TensorBasis
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis, Floats, integer_basis
 
 TILES = (8, 16)
@@ -329,3 +329,39 @@ def draft_fitted(
     if spread and design.framing.kind == TILE:
         draft.spread = draft.compared_with(spread)
     return draft, skipped
+
+
+@dataclass(frozen=True)
+class KeptBasis:
+    """The integers of a basis, and the energies by which a dense one may be coded in fewer bytes."""
+
+    fixed: FixedBasis
+    energies: Floats | None  # (M,) over the fitted frames; None: plain integers
+    fitted: int
+
+    def weights(self, frames: int) -> Floats | None:
+        """sqrt(lambda_l) over so many frames of a group, from those that the basis was fitted to."""
+        if self.energies is None:
+            return None
+        return np.asarray(np.sqrt(np.maximum(self.energies, 0) * (frames / max(self.fitted, 1))), np.float64)
+
+
+def kept_basis(basis: TensorBasis, kind: Kind, target: Target, fitted: int) -> KeptBasis:
+    """The components that are asked for; fine, and then not coded, if every pixel is to come back."""
+    if target.components is not None:
+        basis = basis.truncate(target.components)
+    dropped = (1 - basis.energy()) * basis.total / max(1, fitted) / math.prod(basis.frame_shape)
+    fine = target.near_exact(kind.peak, dropped)
+    fixed = integer_basis(basis, kind.dtype, fine=fine)
+    return KeptBasis(fixed, None if fine or fixed.indices is not None else basis.energies, fitted)
+
+
+def given_basis(basis: TensorBasis, kind: Kind, target: Target, fitted: int, *, link: bool) -> KeptBasis:
+    """The same of a basis from a file, remembered by its digest; a link is to the whole of it."""
+    whole = integer_basis(basis, kind.dtype, short=True)
+    if link:
+        return KeptBasis(whole, None, fitted)
+    kept, source = kept_basis(basis, kind, target, fitted), basis_digest(whole)
+    if basis_digest(kept.fixed) == source:
+        return kept
+    return replace(kept, fixed=replace(kept.fixed, source=source))

@@ -14,7 +14,7 @@ import functools
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +113,13 @@ class FixedBasis:
     coded: CodedForm | None = None
     mean_bits: int = 0
     source: str = ""  # the digest that the basis is known by, where that is not the one of these integers
+    components: int = field(init=False)  # M, the number of coefficients per frame
+    dtype: np.dtype[Any] = field(init=False)  # of the pixels
+
+    def __post_init__(self) -> None:
+        components = self.factors[0].shape[1] if self.indices is None else self.indices.shape[0]
+        object.__setattr__(self, "components", int(components))
+        object.__setattr__(self, "dtype", np.dtype(np.uint8 if self.depth == 8 else np.uint16))
 
     @classmethod
     def from_modes(
@@ -152,16 +159,6 @@ class FixedBasis:
         mean_bits = 0 if short else SCALE_BITS
         whole = _integer_mean(mean, mean_bits)
         return cls(shape, depth, bits, (factor,), None, whole, mean_bits=mean_bits)
-
-    @property
-    def components(self) -> int:
-        """M, the number of coefficients per frame."""
-        return int(self.factors[0].shape[1] if self.indices is None else self.indices.shape[0])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the pixels."""
-        return np.dtype(np.uint8 if self.depth == 8 else np.uint16)
 
     @property
     def peak(self) -> int:
