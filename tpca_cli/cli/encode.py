@@ -114,13 +114,7 @@ SHOWN_REASONS = 5
 @options.tile_option
 @options.size_option
 @options.images_memory_option
-@options.workers_option
-@options.cluster_option
-@options.max_pixels_option
-@options.on_error_option
-@options.lock_wait_option
-@options.force_option
-@options.dry_run_option
+@options.work_options
 @options.pattern_options
 @options.common_options
 @plain_options

@@ -141,13 +141,7 @@ def solve_options(function: options.F) -> options.F:
     help="With --scores: the type of the numbers.",
 )
 @options.memory_option
-@options.workers_option
-@options.cluster_option
-@options.max_pixels_option
-@options.on_error_option
-@options.lock_wait_option
-@options.force_option
-@options.dry_run_option
+@options.work_options
 @options.pattern_options
 @options.common_options
 @items.fit_tensors

@@ -372,3 +372,18 @@ method_option = click.option(
     show_default=True,
     help="The kind of basis to fit.",
 )
+
+
+def work_options(function: F) -> F:
+    """What every run over sources takes: who works, what it refuses, the lock of its output."""
+    for option in (
+        dry_run_option,
+        force_option,
+        lock_wait_option,
+        on_error_option,
+        max_pixels_option,
+        cluster_option,
+        workers_option,
+    ):
+        function = option(function)
+    return function
