@@ -10,12 +10,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from tpca_cli.errors import human as human  # for the commands, which take all texts from here
 from tpca_cli.errors import printable
+
+if TYPE_CHECKING:
+    from tpca_cli.interfaces import Progress
 
 BOLD, RED, YELLOW = "1", "31", "33"
 # where the bar stands at the end of each stage, by command: rough, since folders differ
@@ -51,6 +54,7 @@ class Console:
     as_json: bool = False
     quiet: bool = False
     verbose: bool = False
+    progress: Progress | None = None  # where stages are reported to, if a person is watching
     _bar: Bar | None = None
     _drawn: Any = None  # the bar on the screen
     _began: float = field(default_factory=time.monotonic)
@@ -72,14 +76,14 @@ class Console:
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no thread of its own: worker processes are forked
-        self._bar = Bar(STAGES.get(command, {}))
+        self._bar, self.progress = Bar(STAGES.get(command, {})), self._advance
         layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
         self._drawn = tqdm(
             total=1000, desc=self._bar.label, leave=False, dynamic_ncols=True, smoothing=0, bar_format=layout
         )
 
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """Advance the bar: `done` of `total` in a stage; does nothing unless a person is watching."""
+    def _advance(self, stage: str, done: int, total: int) -> None:
+        """Advance the bar: `done` of `total` in a stage."""
         if self._bar is None:
             return
         before, reached = self._bar.label, 1000 * self._bar.advance(stage, done, total)
@@ -94,7 +98,7 @@ class Console:
         """Take the progress bar off the screen."""
         if self._drawn is not None:
             self._drawn.close()
-        self._bar = self._drawn = None
+        self._bar = self._drawn = self.progress = None
 
     def _echo(self, text: str, mark: str = "") -> None:
         """A line on stderr, above the bar; what stands before the text is shown in yellow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ import click
 from tpca_cli.cli import items, options
 from tpca_cli.cli.console import Console, duration, human, table, times
 from tpca_cli.cli.console import quality as shown_quality
-from tpca_cli.cli.encode_plain import plain_options
+from tpca_cli.cli.encode_plain import encode_scores, plain_options
 from tpca_cli.cli.help import Command
 from tpca_cli.errors import UsageError, printable
 
@@ -46,6 +47,22 @@ where that would cost what can be seen in them."""
 
 SHOWN = 20  # images that are named, unless all are asked for
 SHOWN_REASONS = 5
+
+
+def _images_only(function: options.F) -> options.F:
+    """`--plain` and `--stack`: scores, and tensors, are made elsewhere; the command itself codes images."""
+
+    @functools.wraps(function)
+    def route(*args: Any, plain: bool, dtype: str | None, compress: bool, stack: bool, **asked: Any) -> Any:
+        if plain:
+            return encode_scores(dtype or "float32", compress, stack=stack, **asked)
+        if dtype is not None or compress:
+            options.refuse_typed(("dtype", "compress"), "{} belongs to --plain")
+        if items.are_tensors(asked["sources"], stack):
+            return items.encode_tensors(**asked)
+        return function(*args, **asked)
+
+    return plain_options(items.stack_option(route))  # type: ignore[return-value]
 
 
 @click.command("encode", cls=Command, epilog=EPILOG)
@@ -117,8 +134,7 @@ SHOWN_REASONS = 5
 @options.work_options
 @options.pattern_options
 @options.common_options
-@plain_options
-@items.encode_tensors
+@_images_only
 def command(
     console: Console,
     sources: tuple[str, ...],

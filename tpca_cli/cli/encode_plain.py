@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,16 +27,7 @@ NOT_PLAIN = (
 
 
 def plain_options(function: options.F) -> options.F:
-    """`--plain` and what belongs to it; with it, scores are written and the command itself is not called."""
-
-    @functools.wraps(function)
-    def either(*args: Any, plain: bool, dtype: str | None, compress: bool, **asked: Any) -> Any:
-        if plain:
-            return _plain(dtype or "float32", compress, **asked)
-        if dtype is not None or compress:
-            options.refuse_typed(("dtype", "compress"), "{} belongs to --plain")
-        return function(*args, **asked)
-
+    """`--plain` and what belongs to it."""
     for option in (
         click.option("--compress", is_flag=True, help="With --plain: deflate the numbers; takes longer."),
         click.option(
@@ -47,11 +37,11 @@ def plain_options(function: options.F) -> options.F:
         ),
         click.option("--plain", is_flag=True, help="Write coefficients as numbers: scores, no archive."),
     ):
-        either = option(either)
-    return either  # type: ignore[return-value]
+        function = option(function)
+    return function
 
 
-def _plain(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int:
+def encode_scores(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int:
     """Read the options of `encode` as far as they mean something here, and project the sources."""
     from tpca_cli.encode.plain import PlainRequest
     from tpca_cli.sources.read_plan import Reading

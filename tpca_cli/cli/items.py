@@ -121,23 +121,13 @@ def _tell_fit(console: Console, output: Path, result: FittedItems) -> int:
     return options.EXIT_SKIPPED if result.skipped else 0
 
 
-def encode_tensors(function: options.F) -> options.F:
-    """`--stack` of `encode`; tensors are encoded here."""
-
-    @functools.wraps(function)
-    def either(*args: Any, stack: bool, **asked: Any) -> Any:
-        return _encode(**asked) if are_tensors(asked["sources"], stack) else function(*args, **asked)
-
-    return stack_option(either)  # type: ignore[return-value]
-
-
 IMAGES_ONLY = (
     "psnr", "energy", "max_bytes", "ratio", "exact", "max_error", "tune", "tile", "size", "append",
     "link_basis", "cluster", "dry_run",
 )  # fmt: skip
 
 
-def _encode(*, console: Console, **asked: Any) -> int:
+def encode_tensors(*, console: Console, **asked: Any) -> int:
     """`encode` of tensors: the paper's truncation."""
     from tpca_cli import store
     from tpca_cli.encode.items import encode_items

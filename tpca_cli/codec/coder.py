@@ -21,6 +21,7 @@ from tpca_cli.codec.kernel_job import GRADES, LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import KernelTiles
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
 from tpca_cli.codec.tiling import (
+    BATCH_PIXELS,
     REACH,
     Pixels,
     Shape,
@@ -231,6 +232,10 @@ class Coder:
         decoded = self._pictures(values, _shapes(pictures))
         errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
         return Encoded(data, np.array([int(e @ e) for e in errors], np.int64), decoded)
+
+    def encode_all(self, pictures: Sequence[Pixels], most: int = BATCH_PIXELS) -> list[Encoded]:
+        """Any number of pictures in blocks of at most `most` pixels, or one picture."""
+        return [self.encode(some) for some in batches(self.framing, pictures, most)]
 
     def decode(
         self,

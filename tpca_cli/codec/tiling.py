@@ -123,10 +123,11 @@ def images_of(framing: Framing, planes: Floats, shapes: Sequence[Shape], lapped:
     return out
 
 
+BATCH_PIXELS = 1 << 17
 TOGETHER = 1 << 40  # pixels of a batch where only the canvas counts
 
 
-def batches(framing: Framing, sample: Sequence[Pixels], most: int = 1 << 17) -> list[list[Pixels]]:
+def batches(framing: Framing, sample: Sequence[Pixels], most: int = BATCH_PIXELS) -> list[list[Pixels]]:
     """Pictures in blocks of at most `most` pixels (or one picture), none on too large a canvas."""
     out: list[list[Pixels]] = []
     room, canvas = 0, Canvas()

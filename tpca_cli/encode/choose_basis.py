@@ -17,7 +17,7 @@ import numpy as np
 from tpca_cli.archive.writer import basis_digest
 from tpca_cli.codec.basis_coding import code_basis
 from tpca_cli.codec.coder import PSNR, VISUAL, Coder
-from tpca_cli.codec.tiling import TOGETHER, batches
+from tpca_cli.codec.tiling import TOGETHER
 from tpca_cli.encode.fit_design import (
     Design,
     FittedGroup,
@@ -101,7 +101,7 @@ def choose_design(
             continue
         basis = integer_basis(sample_basis(design, sample, kind), kind.dtype)
         coder = Coder.train(list(sample), design.framing, basis, step, effort=0)
-        measured = [coder.encode(pictures) for pictures in batches(design.framing, list(sample), TOGETHER)]
+        measured = coder.encode_all(sample, TOGETHER)
         stored = sum(array.nbytes for array in coder.to_arrays().values())
         error_bits = sum(float(part.sse.sum()) for part in measured) / (EXCHANGE * step * step)
         costs.append((sum(part.bits for part in measured) + error_bits) * scale + 8 * stored)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 
 from tpca_cli import visual
-from tpca_cli.codec.coder import Coder
-from tpca_cli.codec.tiling import TOGETHER, batches
+from tpca_cli.codec.coder import Coder, Encoded
+from tpca_cli.codec.tiling import TOGETHER
 from tpca_cli.encode.choose_basis import BASIS_SAFETY, FINE_STEP, SAFETY, GroupDraft, fewer
 from tpca_cli.encode.sample import pixel_count
+from tpca_cli.interfaces import Pixels
 from tpca_cli.quality import decibel, psnr
 from tpca_cli.rate import TRUNCATION_LOSS_DB
 
@@ -28,7 +29,7 @@ def sample_value(
         coder = draft.tables(step, components) if quick else draft.coder(step, components)
         sample = fewer(draft.sample) if quick else draft.sample
         scale = draft.scale * pixel_count(draft.sample) / max(pixel_count(sample), 1)
-        measured = [coder.encode(pictures) for pictures in batches(draft.framing, sample)]
+        measured = coder.encode_all(sample)
         share = scale / draft.range.reference**2
         lost = sum(float(block.sse.sum()) for block in measured)
         bits = float(sum(block.bits for block in measured))
@@ -56,29 +57,24 @@ def _sample_quality(drafts: Sequence[GroupDraft], step: float, quick: bool) -> f
     for draft in drafts:
         coder = draft.tables(step, None) if quick else draft.coder(step, None)
         sample = fewer(draft.sample) if quick else draft.sample
-        scores = [
-            visual.score(picture, back)
-            for pictures in batches(draft.framing, sample)
-            for picture, back in zip(pictures, coder.encode(pictures).decoded, strict=True)
-        ]
-        total += sum(scores) / max(len(scores), 1) * len(draft.members)
+        total += _mean_score(sample, coder.encode_all(sample)) * len(draft.members)
         count += len(draft.members)
     return total / max(count, 1)
 
 
+def _mean_score(pictures: Sequence[Pixels], coded: Sequence[Encoded]) -> float:
+    """The mean SSIMULACRA 2 of pictures that were coded in these blocks."""
+    decoded = (back for block in coded for back in block.decoded)
+    scores = [visual.score(picture, back) for picture, back in zip(pictures, decoded, strict=True)]
+    return sum(scores) / max(len(scores), 1)
+
+
 def sampled(kind: str, draft: GroupDraft, coder: Coder) -> tuple[float, float]:
     """What a target measures on the sample of one group with a coder, and the bytes of all its images."""
-    parts = batches(draft.framing, draft.sample, 1 if kind == "quality" else TOGETHER)
-    coded = [coder.encode(pictures) for pictures in parts]
+    coded = coder.encode_all(draft.sample, 1 if kind == "quality" else TOGETHER)
     size = sum(block.bits for block in coded) / 8 * draft.scale
     if kind == "quality":
-        pairs = zip(parts, coded, strict=True)
-        scores = [
-            visual.score(one, back)
-            for pictures, block in pairs
-            for one, back in zip(pictures, block.decoded, strict=True)
-        ]
-        return sum(scores) / max(len(scores), 1), size
+        return _mean_score(draft.sample, coded), size
     error = sum(float(block.sse.sum()) for block in coded)
     if kind == "psnr":
         return psnr(error, sum(pixels.size for pixels in draft.sample), draft.range.reference), size
@@ -91,8 +87,7 @@ def truncation_step(drafts: Sequence[GroupDraft], components: int) -> float:
     step = math.inf
     for draft in drafts:
         coder = draft.tables(FINE_STEP, components)
-        parts = batches(draft.framing, draft.sample, TOGETHER)
-        lost = sum(float(coder.encode(pictures).sse.sum()) for pictures in parts)
+        lost = sum(float(block.sse.sum()) for block in coder.encode_all(draft.sample, TOGETHER))
         frames = sum(draft.framing.count(*pixels.shape[:2]) for pixels in draft.sample)
         kept = frames * min(components, draft.basis.components) * SAFETY
         if draft.weights is not None:  # the basis is coded with the same step, once for all frames

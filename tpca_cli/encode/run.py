@@ -76,7 +76,7 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
     skipped = [*found.skipped, *skipped]
     with removed_unless_interrupted(request.output):
         result = reach_target(request, drafts, skipped, found, say, progress)
-        if not len(result.index):  # their headers were good, their pixels are not
+        if not result.index.names:  # their headers were good, their pixels are not
             raise nothing_usable(request.sources, result.skipped, found.ignored)
         _refuse_growth(request, result, found)
         written = write_assembled(request.output, result, request.target, force=request.force)
