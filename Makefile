@@ -101,8 +101,8 @@ bench-psnr: $(VENV)/ready-bench ## bytes and times at given PSNR beside image co
 bench-targets: $(VENV)/ready ## are --psnr and --max-bytes kept: DATA=folder
 	@$(BIN)/python tests/benchmarks/targets.py $(DATA)
 
-bench-encode: $(VENV)/ready-bench ## what the whole command costs, beside WebP and AVIF: DATA=folder
-	@$(BIN)/python tests/benchmarks/encode.py $(DATA)
+bench-encode: $(VENV)/ready-bench ## what the whole command costs, beside WebP and AVIF: DATA=folder LIMIT=600 [MEMORY=512M] [ROWS=psnr]
+	@$(BIN)/python tests/benchmarks/encode.py $(DATA) --limit $(LIMIT) $(if $(MEMORY),--memory $(MEMORY)) $(if $(ROWS),--only $(ROWS))
 
 bench-read: $(VENV)/ready-bench ## images a second from an archive and from files: DATA=folder LIMIT=600
 	@$(BIN)/python tests/benchmarks/read.py $(DATA) --limit $(LIMIT)

@@ -17,6 +17,7 @@ _INDEPENDENT = (
     1e-4  # columns with so much of their own: two rounds make them orthonormal without eigenvectors
 )
 _SMALL = 4096  # matrices that one thread of BLAS solves about as fast as two
+_SIDE = 64  # of an image or tile, at most: loading SciPy takes longer than to solve for it
 _COLUMNS = 64  # columns whose signs are looked at together
 
 
@@ -109,21 +110,27 @@ def solve_dense(matrix: npt.NDArray[np.floating], count: int | None = None) -> E
     count = size if count is None else min(count, size)
     if count == 0:
         return Eigenpairs(np.zeros(0), np.zeros((size, 0)), np.zeros(0))
-    import scipy.linalg  # late: looking at a file must not wait for it
-
-    # Divide and conquer gives many pairs fastest; a few are cheaper by relatively robust representations,
-    # which may find fewer pairs than asked for when eigenvalues are equal.
-    values: Array = np.zeros(0)
     with alone() if size < _SMALL else nullcontext():
-        if 6 * count <= size:
-            last = (size - count, size - 1)
-            values, vectors = scipy.linalg.eigh(matrix, subset_by_index=last, driver="evr")
-        if len(values) < count:
-            values, vectors = scipy.linalg.eigh(matrix, driver="evd")
+        values, vectors = np.linalg.eigh(matrix) if size <= _SIDE else _largest(matrix, count)
     values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
     vectors = fix_signs(np.ascontiguousarray(vectors))
     residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
     return Eigenpairs(np.maximum(values, 0.0), vectors, residuals)
+
+
+def _largest(matrix: npt.NDArray[np.floating], count: int) -> tuple[Array, Array]:
+    """At least the `count` largest eigenvalues, rising, with their vectors."""
+    import scipy.linalg  # late: looking at a file, or solving for a tile, must not wait for it
+
+    # Divide and conquer gives many pairs fastest; a few are cheaper by relatively robust representations,
+    # which may find fewer pairs than asked for when eigenvalues are equal.
+    values: Array = np.zeros(0)
+    if 6 * count <= len(matrix):
+        last = (len(matrix) - count, len(matrix) - 1)
+        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=last, driver="evr")
+    if len(values) < count:
+        values, vectors = scipy.linalg.eigh(matrix, driver="evd")
+    return values, vectors
 
 
 def orthonormal_columns(vectors: Array) -> tuple[Array, Array]:
