@@ -75,3 +75,34 @@ def test_the_kernel_gives_the_pixels_of_the_arrays(
     block = kernel_run.write_symbols(coder.model, grid, Symbols(values, flags))
     for ours, theirs in zip(coder.decode(block, SHAPES), by_arrays(coder, block), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def extremes(kind: str, height: int, width: int, channels: int, seed: int) -> np.ndarray:
+    """Pictures that lapping makes large: black and white that meet at corners of tiles, or anywhere."""
+    y, x = np.mgrid[0:height, 0:width]
+    rng = np.random.default_rng(seed)
+    if kind == "grain":
+        return (rng.integers(0, 2, (height, width, channels)) * 255).astype(np.uint8)
+    period, shift = (8, 0) if kind == "corners" else (4, int(rng.integers(0, 4)))
+    board = ((y + shift) // period + (x + shift) // period) % 2 if kind != "stripes" else x // 4 % 2
+    turned = (board[:, :, None] + rng.integers(0, 2, channels)) % 2  # (h, w, c)
+    return (turned * 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", CODERS)
+@pytest.mark.parametrize("look", ["natural", "noise", "corners", "squares", "stripes", "grain", "white"])
+def test_the_kernel_codes_the_coefficients_of_the_arrays(kind: tuple[int, int, bool], look: str) -> None:
+    coder, channels = CODERS[kind], kind[1]
+    pictures = []
+    for seed, (height, width) in enumerate(SHAPES):
+        if look in ("natural", "noise"):
+            pictures.append((natural if look == "natural" else noise)(height, width, channels, seed))
+        elif look == "white":
+            pictures.append(np.full((height, width, channels), 255, np.uint8))
+        else:
+            pictures.append(extremes(look, height, width, channels, seed))
+    found = coder.encode(pictures)
+    assert found.data == coder._code(pictures)[0]
+    assert [int(e) for e in found.sse] == [
+        int(((p.astype(int) - q) ** 2).sum()) for p, q in zip(pictures, found.decoded, strict=True)
+    ]

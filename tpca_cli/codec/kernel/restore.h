@@ -1,6 +1,6 @@
 // Planes to pixels, through the filter that takes back part of the quantisation error (restore.py).
 
-#include "quick.h"
+#include "forward.h"
 
 static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     i32 height = shape->down * job->side, width = shape->right * job->side, colors = job->colors;

@@ -186,6 +186,15 @@ APART i32 write_flags(Job *job, Range *range, i32 index, const Step *step, i32 p
     return code_flags_as(job, range, 1, index, step, phase, places, count);
 }
 
+#define CLEARLY 0.499  // of a step: what is less becomes zero
+
+// Whether eight values are below a size.
+INLINE i32 all_small(const double *values, double size) {
+    v128_t largest = wasm_f64x2_splat(0);
+    for (i32 k = 0; k < 8; k += 2) largest = wasm_f64x2_pmax(largest, wasm_f64x2_abs(PAIR(values + k)));
+    return !wasm_v128_any_true(wasm_f64x2_ge(largest, wasm_f64x2_splat(size)));
+}
+
 // For each zone, from the last: is what coding saves in error more than what it costs in bits?
 static void choose_flags(Job *job) {
     i32 size = job->size;
@@ -204,7 +213,10 @@ static void choose_flags(Job *job) {
             zeros += prices[0] / 2;  // those that contexts foresee cost next to nothing
             double more = prices[1] - prices[0], inverses[GRADES];
             for (i32 g = 0; g < job->grades; g++) inverses[g] = 1 / job->quanta[g * job->rows + row];
+            double finest = inverses[0];
+            for (i32 g = 1; g < job->grades; g++) finest = inverses[g] > finest ? inverses[g] : finest;
             for (i32 k = 0; k < size; k++) {
+                while (k + 8 < size && all_small(data + k, CLEARLY / finest)) k += 8;
                 double ratio = absolute(data[k]) * inverses[job->grade[k]], q = __builtin_floor(ratio + 0.5);
                 if (q < 1) continue;
                 double gain = (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < LOG_PRICES - 1 ? (i32)q : LOG_PRICES - 1]);
@@ -255,7 +267,7 @@ static void walk(Job *job) {
             }
         }
     }
-    if (job->mode != DECODE) clear_uncoded(job);
+    if (job->mode != DECODE && !job->picture_count) clear_uncoded(job);  // of pictures nobody looks at them
     job->length = close_range(&range, job->bytes, &job->damaged);
 }
 
@@ -274,10 +286,13 @@ static void to_pictures(Job *job) {
 
 static void from_pictures(Job *job) {
     const u8 *in = job->pixels;
+    i32 can = prepare_forward(job);
     for (i32 k = 0; k < job->picture_count; k++) {
         const Shape *shape = job->shapes + k;
-        spread(job, shape, in);
-        analyze(job, shape);
+        if (!can || !analyze_quick(job, shape, in)) {
+            spread(job, shape, in);
+            analyze(job, shape);
+        }
         in += shape->height * shape->width * job->colors;
     }
 }
