@@ -100,13 +100,15 @@ def test_append_keeps_version_1_and_its_limits(tmp_path) -> None:
         before = [archive[k] for k in range(len(archive))]
     source = tmp_path / "in"
     save(source / "new.png", natural(24, 40))
+    save(source / "other.png", natural(24, 40, 4))  # a group of its own, by the first model
     tpca("encode", source, "-o", target, "--append", "--force")
     with Archive(target) as archive, h5py.File(target, "r") as file:
+        assert [archive.coder(k).predictor for k in range(len(archive.groups))] == [1, 1]
         assert archive.version == 1 == file.attrs["format_version"] and "metadata" not in file
         assert archive.index.images["digest"].shape[1] == 8 and archive.index.mode_bits(0) is None
         assert all(np.array_equal(archive[k], pixels) for k, pixels in enumerate(before))
     tpca("verify", target, "--against", source)
-    assert tpca("encode", source, "-o", target, "--append", "--json").json["appended"]["unchanged"] == 1
+    assert tpca("encode", source, "-o", target, "--append", "--json").json["appended"]["unchanged"] == 2
     tpca("repack", target, "-o", tmp_path / "again.h5")
     with Archive(tmp_path / "again.h5") as archive:
         assert archive.version == 1 and np.array_equal(archive[0], before[0])

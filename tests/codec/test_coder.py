@@ -176,6 +176,8 @@ def test_damaged_blocks_are_refused_or_decode_to_the_right_shapes() -> None:
         ("components", 10**6),
         ("lapped", None),
         ("framing", {}),
+        ("model", 3),
+        ("model", "more"),
     ],
 )
 def test_impossible_settings_are_refused(name: str, value: Any) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tpca_cli import wasm
 from tpca_cli.codec import kernel_job
-from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts
+from tpca_cli.codec.contexts import LEVELS, PREDICTORS, ContextModel, build_contexts
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.kernel_run import Symbols, decode, encode, read_symbols, write_symbols
 from tpca_cli.codec.scan_order import scan_order_of
@@ -26,7 +26,7 @@ GRID = Grid([(5, 4), (2, 3)])
 PLAN = scan_order_of(tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)))
 
 
-def model_of(scale: int, step: int = 64) -> ContextModel:
+def model_of(scale: int, step: int = 64, predictor: int = 1) -> ContextModel:
     """A model that expects values of this log code."""
     count, channels = len(PLAN.places), len(PLAN.lowest)
     return build_contexts(
@@ -35,6 +35,7 @@ def model_of(scale: int, step: int = 64) -> ContextModel:
         np.full((channels, LEVELS), scale),
         np.arange(channels),
         np.full(count, step),
+        predictor=predictor,
     )
 
 
@@ -84,7 +85,8 @@ def test_any_magnitude_comes_back_whatever_was_expected(
     symbols = symbols_of(0, 0)
     values = [-size if negative else size for size, negative in items]
     symbols.values[:] = np.resize(np.array(values, np.int64), symbols.values.shape)
-    check_symbols(model_of(scale, step), symbols)
+    for predictor in PREDICTORS:
+        check_symbols(model_of(scale, step, predictor), symbols)
 
 
 @pytest.mark.parametrize("scale", [0, 60, 120, 255])

@@ -113,6 +113,15 @@ def regions(work: Path, target: Path) -> None:
     write(target, coder, pictures, [(0, 3, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)])
 
 
+def second_model(work: Path, target: Path) -> None:
+    """Values predicted from more: by grade and by component, with some that few components have."""
+    coder = trained(work, [picture(192, 184, 3, seed) for seed in (1, 2)], 8, lapped=True, tune="visual")
+    assert coder.predictor == 2
+    pictures = [picture(40, 56, 3, 8), noise(24, 24, 3, 3), picture(41, 33, 3, 5)]
+    pictures[0][:24, :24] //= 16
+    write(target, coder, pictures, [(0, 2, 0, 0), (2, 1, 0, 0)])
+
+
 def colors(work: Path, target: Path) -> None:
     """As tile8, with channels that correct one another."""
     coder = trained(work, [picture(192, 184, 3, seed) for seed in (11, 12)], 8, lapped=True)
@@ -180,7 +189,7 @@ def coded(work: Path, target: Path) -> None:
     tpca("fit-basis", source, "-o", work / "b.h5", "--method", "subspace", "--size", "20x24", "--all")
     tpca("encode", source, "-o", target, "--components", 7, "--basis", work / "b.h5", "--force")
     with Archive(target) as archive:
-        assert archive.groups[0].meta["features"] == ["coded-basis"]
+        assert archive.groups[0].meta["features"] == ["coded-basis", "model-2"]
 
 
 def turned(work: Path, target: Path) -> None:
@@ -275,6 +284,7 @@ def records(work: Path, target: Path) -> None:
 ARCHIVES = (
     tile8,
     regions,
+    second_model,
     whole,
     dense,
     coded,

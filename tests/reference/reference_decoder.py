@@ -29,7 +29,7 @@ BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("ro
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
 
-FEATURES = {"coded-basis", "regions", "tensor-items"}
+FEATURES = {"coded-basis", "regions", "model-2", "tensor-items"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
 Group = tuple[dict[str, Any], Arrays]  # settings and arrays
@@ -268,6 +268,7 @@ def values_of_block(
         "centers": arrays["centers"][1],
         "factors": arrays["factors"][1] if "factors" in arrays else [64],
         "region": settings.get("region", 1),
+        "model": settings.get("model", 1),
     }
     grids = [(-(-height // h), -(-width // w)) for height, width in shapes]
     values = Block(priors, numbers, grids).decode(data)

@@ -59,8 +59,8 @@ class Counter:
 class Stream:
     """The range decoder and the ways to code a bit."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.read, self.done = data, 0, 0
+    def __init__(self, data: bytes, slowness: int) -> None:
+        self.data, self.read, self.done, self.slowness = data, 0, 0, slowness
         self.low, self.high, self.point = 0, 2**32 - 1, 0
         for _ in range(4):
             self.point = 256 * self.point + self._byte()
@@ -96,12 +96,13 @@ class Stream:
         return bit
 
     def mixed(self, given: int, counters: list[Counter], weights: list[int]) -> int:
+        unit = self.slowness
         logits = [given, *(stretch(counter.p) for counter in counters)]
         total = sum(weight * logit for weight, logit in zip(weights, logits, strict=True))
         p = clip(squash(total >> 16), 24, 65512)
         bit = self.bit(p)
         for k, logit in enumerate(logits):
-            weights[k] += (logit * (65536 * bit - p) + 2**14) >> 15
+            weights[k] += (logit * (65536 * bit - p) + 2 ** (unit - 1)) >> unit
         for counter in counters:
             counter.learn(bit, 120)
         return bit
@@ -129,17 +130,21 @@ class Stream:
 
 Key = tuple[int | str, ...]
 Pair = list[Counter]
+Place = tuple[int, int, int]
 
 
 class Values:
     """Magnitudes and signs, and everything that is learned of them in a block."""
 
-    def __init__(self, stream: Stream, tables: list[list[list[int]]]) -> None:
-        self.stream = stream
+    def __init__(self, stream: Stream, tables: list[list[list[int]]], model: int) -> None:
+        self.stream, self.model = stream, model
         starts = [[_starts(row) for row in family] for family in tables]
         self.given = [[[stretch(p) for p in row] for row in family] for family in starts]
         self.plain = [[[Counter(p, 30) for p in row] for row in family] for family in starts]
-        self.weights: defaultdict[Key, list[int]] = defaultdict(lambda: [46000, 12000, 12000])
+        start = [46000, 12000, 12000] if model == 1 else [30000, 11000, 11000, 11000, 11000]
+        self.weights: defaultdict[Key, list[int]] = defaultdict(lambda: list(start))
+        self.late_weights: defaultdict[Key, list[int]] = defaultdict(lambda: [10000, 40000, 15000])
+        self.late: defaultdict[Key, Counter] = defaultdict(Counter)
         self.pairs: defaultdict[Key, Pair] = defaultdict(lambda: [Counter(), Counter()])
         self.signs: defaultdict[Key, Counter] = defaultdict(Counter)
 
@@ -147,17 +152,20 @@ class Values:
         """The counters of some surroundings, one for each of the first two stages."""
         return self.pairs[key]
 
-    def magnitude(self, family: int, k: int, near: Pair, crowd: Pair) -> int:
+    def magnitude(self, family: int, k: int, place: Place, around: list[Pair]) -> int:
         """A value of class k."""
         row = k if k < 48 else 44 + k % 4
         given, plain = self.given[family][row], self.plain[family][row]
         token = 0
         while token < STAGES:
-            if token > 1 or (token == 0 and given[0] < -600):
+            if token > 1 and self.model == 2:
+                counters = [plain[token], self.late[(*place, token)]]
+                more = self.stream.mixed(given[token], counters, self.late_weights[family, token])
+            elif token > 1 or (token == 0 and given[0] < -600 and self.model == 1):
                 more = self.stream.plain(plain[token])
             else:
-                weights = self.weights[family, min(k // 4, 15), token]
-                more = self.stream.mixed(given[token], [near[token], crowd[token]], weights)
+                weights = self.weights[family, min(k // 4, 15) if self.model == 1 else k // 8, token]
+                more = self.stream.mixed(given[token], [pair[token] for pair in around], weights)
             if not more:
                 break
             token += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from reference_entropy import Counter, Stream, Values, clip, stretch
+from reference_entropy import Counter, Pair, Stream, Values, clip, stretch
 from reference_plan import Place, Step, Tile, around, levels, steps_of
 
 OWN = ((-1, 0), (0, -1), (-1, -1), (-2, 0), (0, -2), (-2, -1), (-1, -2), (-2, 1), (1, -2), (-3, 0), (0, -3),
@@ -51,6 +51,7 @@ class Block:
             for c, codes in enumerate(settings["lowest"][:channels])
         ]
         self.factors, self.region = settings.get("factors", [64]), settings.get("region", 1)
+        self.model: int = settings.get("model", 1)
         self.grades: dict[Tile, int] = {}
         self.tiles = [(n, r, c) for n, (h, w) in enumerate(grids) for r in range(h) for c in range(w)]
         self.sizes: dict[tuple[Place, Tile], int] = {}
@@ -68,8 +69,8 @@ class Block:
 
     def decode(self, data: bytes) -> dict[tuple[Place, Tile], int]:
         """The dequantised coefficient of each component and tile; zero where absent."""
-        self.stream = Stream(data)
-        self.coded = Values(self.stream, self.priors["TABLES"])
+        self.stream = Stream(data, 15 if self.model == 1 else 14)
+        self.coded = Values(self.stream, self.priors["TABLES"], self.model)
         if len(self.factors) > 1:
             self._grades()
         for channel in range(len(self.lowest)):
@@ -124,12 +125,19 @@ class Block:
     def _value(self, place: Place, tile: Tile, phase: int, k: int) -> None:
         color, key = min(place[2], 1), (place, tile)
         near, crowd = self._surroundings(place, tile, phase)
-        pair = self.coded.pair
-        size = self.coded.magnitude(
-            color, k, pair("near", color, phase, *near), pair("crowd", color, phase, *crowd)
-        )
+        pairs = [self.coded.pair("near", color, phase, *near), self.coded.pair("crowd", color, phase, *crowd)]
+        pairs += self._more((color, phase), key, k)
+        size = self.coded.magnitude(color, k, place, pairs)
         self._store(key, k, size, 0)
         self.busy[color, tile] = min(self.busy[color, tile] + min(size, 2), 255)
+
+    def _more(self, kind: tuple[int | str, ...], key: tuple[Place, Tile], k: int) -> list[Pair]:
+        """Section 7: further surroundings in the second model, by grade and by component."""
+        if self.model == 1:
+            return []
+        place, tile = key
+        graded = self.coded.pair("graded", *kind, self.grades.get(tile, 0), min(k, 63))
+        return [graded, self.coded.pair("placed", *place, k // 8)]
 
     def _store(self, key: tuple[Place, Tile], k: int, size: int, mean: int) -> None:
         """Section 9: reconstruction inside the interval, as the class has it."""
@@ -241,7 +249,8 @@ class Block:
                 others = [self._size((0, 0, c), tile) if c < channel else 0 for c in (0, 1)]
                 near = pair("lowest near", kind, *(min(size, 7) for size in others))
                 crowd = pair("lowest crowd", kind, min(k // 2, 31))
-                self._store((place, tile), k, self.coded.magnitude(2, k, near, crowd), mean)
+                pairs = [near, crowd, *self._more(("lowest",), (place, tile), k)]
+                self._store((place, tile), k, self.coded.magnitude(2, k, place, pairs), mean)
 
     def _predict(
         self, place: Place, channel: int, tile: Tile, offsets: list[tuple[int, int]], fineness: int

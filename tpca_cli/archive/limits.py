@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive.format import EXACT_METHODS, FEATURES, PEAK
+from tpca_cli.archive.format import EXACT_METHODS, FEATURES, PEAK, SECOND_MODEL
 from tpca_cli.errors import FileRefused, one_line
 
 if TYPE_CHECKING:
@@ -129,10 +129,20 @@ def check_description(meta: Mapping[str, Any]) -> None:
         wrong = _first_wrong(group, EXACT_GROUP if exact else GROUP, "")
         if wrong is None and not exact and "coded" in group["coder"]["basis"]:
             wrong = _first_wrong(group["coder"]["basis"]["coded"], CODED, "coder.basis.coded.")
+        if wrong is None and not exact and not _has_its_model(group):
+            wrong = "coder.model"
         if wrong is None and "peak" in group:
             wrong = None if _is_peak(group["peak"], group["dtype"]) else "peak"
         if wrong is not None:
             raise FileRefused(f"group {number} has no possible {wrong}")
+
+
+def _has_its_model(group: Mapping[str, Any]) -> bool:
+    """Whether the group, or its coded basis, has the setting of the second model just if it is a feature."""
+    settings = group["coder"], group["coder"]["basis"].get("coded") or {}
+    models = [each.get("model", 1) for each in settings]
+    known = all(type(model) is int and model in (1, 2) for model in models)
+    return known and (2 in models) == (SECOND_MODEL in group.get("features", []))
 
 
 def _check_features(features: object) -> None:

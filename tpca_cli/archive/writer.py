@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tpca_cli import store
 from tpca_cli.archive.facts import Contents
-from tpca_cli.archive.format import CODED_BASIS, PEAK, REGIONS, SCHEMAS
+from tpca_cli.archive.format import CODED_BASIS, PEAK, REGIONS, SCHEMAS, SECOND_MODEL
 from tpca_cli.archive.index import Index
 from tpca_cli.errors import TpcaError
 from tpca_cli.store.columns import join_arrays
@@ -80,8 +80,10 @@ def exact_group(coder: ExactCoder, dtype: str, channels: int, peak: int) -> Grou
 
 def _features(coder: Coder) -> list[str]:
     """What a reader must know to decode the group."""
-    found = [CODED_BASIS] if coder.basis.coded is not None else []
-    return found + ([REGIONS] if coder.factors is not None else [])
+    coded = coder.basis.coded
+    second = 2 in (coder.predictor, coded.settings.get("model") if coded is not None else 1)
+    asked = {CODED_BASIS: coded is not None, REGIONS: coder.factors is not None, SECOND_MODEL: second}
+    return [name for name, needed in asked.items() if needed]
 
 
 def embedded_basis(basis: FixedBasis) -> npt.NDArray[np.uint8]:

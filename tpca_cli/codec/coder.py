@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.codec import kernel_run, restore, tuning
-from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts, measure_scales
+from tpca_cli.codec.contexts import LEVELS, PREDICTORS, ContextModel, build_contexts, measure_scales
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_job import GRADES, LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import KernelTiles
@@ -73,6 +73,7 @@ class Coder:
     restore_step: int = 0
     factors: Ints | None = None  # (grades,) of the steps of regions, in 1/64
     region: int = 1  # tiles on the side of a region
+    predictor: int = PREDICTORS[0]  # what values are predicted from
 
     @classmethod
     def train(
@@ -86,6 +87,7 @@ class Coder:
         effort: int = 1,
         lapped: bool | None = None,
         tune: str = PSNR,
+        predictor: int = PREDICTORS[-1],
     ) -> Coder:
         """A coder that suits a sample of the pictures at this step.
 
@@ -97,10 +99,12 @@ class Coder:
         whole = kept == basis.components
         can_lap = whole and framing.kind == TILE and framing.height >= 2 * REACH and basis.indices is not None
         if lapped is None and can_lap:
-            both = [cls._fit(sample, framing, basis, step, kept, choice) for choice in (True, False)]
+            both = [
+                cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in (True, False)
+            ]
             best = min(both, key=lambda coder: coder._price(sample))
         else:
-            best = cls._fit(sample, framing, basis, step, kept, bool(lapped) and can_lap)
+            best = cls._fit(sample, framing, basis, step, kept, bool(lapped) and can_lap, predictor)
         if (
             tune == VISUAL
             and whole
@@ -120,6 +124,7 @@ class Coder:
         step: float,
         kept: int,
         lapped: bool,
+        predictor: int,
     ) -> Coder:
         gains = np.full(kept, GAIN)
         if lapped and basis.indices is not None:
@@ -127,7 +132,8 @@ class Coder:
             i, j = basis.indices[:kept, 0], basis.indices[:kept, 1]
             gains = np.rint(GAIN * vertical[i] * horizontal[j]).astype(np.int64)
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
-                    np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains)  # fmt: skip
+                    np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains,
+                    predictor=predictor)  # fmt: skip
         measured = measure_scales(
             [
                 (coder._grid(_shapes(pictures)), coder._analyze(pictures))
@@ -196,6 +202,7 @@ class Coder:
             grades=self.factors,
             region=self.region,
             bit_price=LAMBDA if self.factors is None else tuning.BIT_PRICE,
+            predictor=self.predictor,
         )
 
     @property
@@ -328,6 +335,7 @@ class Coder:
             "lapped": self.lapped,
             "restore": self.restore_step,
             **({} if self.factors is None else {"region": self.region}),
+            **({} if self.predictor == PREDICTORS[0] else {"model": self.predictor}),
         }
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -362,7 +370,7 @@ class Coder:
             )
             numbers = arrays.get("restore")
             restorer = None if numbers is None else restore.Restorer.from_array(numbers, framing.channels)
-            restore_step = int(meta["restore"])
+            restore_step, predictor = int(meta["restore"]), int(meta.get("model", PREDICTORS[0]))
         except (KeyError, TypeError, ValueError) as error:
             raise FileRefused(f"coder is incomplete or malformed ({error})") from error
         shapes = (scales.shape, gains.shape, lowest.shape, centers.shape)
@@ -372,8 +380,10 @@ class Coder:
             raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
         coder = cls(
             framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
-            factors, region,
+            factors, region, predictor,
         )  # fmt: skip
+        if predictor not in PREDICTORS:
+            raise FileRefused(f"coder has a model {predictor}")
         if factors is not None and not (
             factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
         ):

@@ -29,6 +29,8 @@ CODES = 256
 """Eighth octaves that an expected magnitude can have."""
 LEVELS = 4
 """Finenesses of the pyramid of the lowest components."""
+PREDICTORS = (1, 2)
+"""What values are predicted from: the second has more counters, also by component and by grade."""
 FLAG_FEATURES = LOWEST_FEATURES = 5
 """What counts for a flag that opens a zone, and for a lowest component."""
 
@@ -50,6 +52,7 @@ class ContextModel:
     flag_weights: Ints  # (steps, 2, FLAG_FEATURES)
     priors: Priors
     bit_price: float  # in squared steps; only the encoder looks
+    predictor: int  # one of PREDICTORS
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -88,6 +91,7 @@ def build_contexts(
     grades: Ints | None = None,
     region: int = 1,
     bit_price: float = 0.08,
+    predictor: int = 1,
 ) -> ContextModel:
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
     priors = priors or shipped()
@@ -121,6 +125,7 @@ def build_contexts(
         _flag_weights(scan, expected, lowest_expected, priors),
         priors,
         bit_price,
+        predictor,
     )
 
 

@@ -272,7 +272,8 @@ class _Work:
         scope = replace(scope, peak=max(scope.peak, self._peak(number)))
         method, link = str(group.meta["method"]), group.basis is None
         framing, basis, pictures = coder.framing, coder.basis, sample.pictures
-        return GroupDraft(kind, tuple(members), method, framing, basis, pictures, scope, link, coder.tune)
+        draft = GroupDraft(kind, tuple(members), method, framing, basis, pictures, scope, link, coder.tune)
+        return replace(draft, predictor=coder.predictor)
 
     def _suitable(self, draft: GroupDraft, number: int, kind: str, low: float) -> int | None:
         """The group with this basis whose step reaches the target for a sample and wastes least, or None.

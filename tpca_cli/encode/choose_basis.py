@@ -17,6 +17,7 @@ import numpy as np
 from tpca_cli.archive.writer import basis_digest
 from tpca_cli.codec.basis_coding import code_basis
 from tpca_cli.codec.coder import PSNR, VISUAL, Coder
+from tpca_cli.codec.contexts import PREDICTORS
 from tpca_cli.codec.tiling import TOGETHER
 from tpca_cli.encode.fit_design import (
     Design,
@@ -161,6 +162,7 @@ class GroupDraft:
     coefficients: Callable[[], Floats] | None = None  # of some frames, (n, M), where frames are whole images
     plain: bool = False  # the truncation and nothing else: neither lapped nor filtered
     lapped: bool | None = None  # whether that saves bytes, where it is known
+    predictor: int = PREDICTORS[-1]  # what values are predicted from
     spread: Spread | None = None  # how the sample differs from all images, where that is known
     _tables: Coder | None = field(default=None, repr=False)
     _filtered: Coder | None = field(default=None, repr=False)
@@ -215,6 +217,7 @@ class GroupDraft:
                 effort=0,
                 lapped=False if self.plain else self.lapped,
                 tune=self.tune,
+                predictor=self.predictor,
             )
         return self._tables.with_step(scaled)
 

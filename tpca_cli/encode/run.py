@@ -21,6 +21,7 @@ from tpca_cli.archive.facts import archive_facts
 from tpca_cli.archive.packing import check_components
 from tpca_cli.archive.writer import Group
 from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
+from tpca_cli.codec.contexts import PREDICTORS
 from tpca_cli.encode.assemble import Assembled, Tried, assemble, mend, share_for, write_assembled
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
 from tpca_cli.encode.code_blocks import ALL, GroupPlan, Share, coding_digest
@@ -129,7 +130,7 @@ def _ranged(drafts: list[GroupDraft], request: EncodeRequest) -> list[GroupDraft
     for draft in drafts:
         if request.full_range:
             draft.range = replace(draft.range, peak=draft.kind.peak)
-            draft.weights = None  # a coded basis is beyond version 1
+            draft.weights, draft.predictor = None, PREDICTORS[0]  # others are beyond version 1
     return drafts
 
 

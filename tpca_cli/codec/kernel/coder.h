@@ -10,7 +10,7 @@
 // What is busiest must not share them with what is not.
 #define APART static __attribute__((noinline))
 
-enum { ONE = 1 << 16, HALF = ONE / 2, STEEPEST = 2047, SURE = 24, LEARNING = 15, PATIENCE = 120, STEADY = 500 };
+enum { ONE = 1 << 16, HALF = ONE / 2, STEEPEST = 2047, SURE = 24, PATIENCE = 120, STEADY = 500 };
 
 // 65536 / (1 + exp(-x)) at x = -8, -7.75, .. 8.
 static const i32 KNOTS[65] = {
@@ -127,11 +127,14 @@ INLINE i32 mixed(i32 *logits, i32 given, Counter *const *counters, i32 count, co
     return careful[place_of(sum >> 16)];
 }
 
-INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights) {
+// How fast weights learn: errors are divided by 2 to this power.
+INLINE i32 slowness(i32 rich) { return rich ? 14 : 15; }
+
+INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights, i32 slow) {
     i32 logits[8], p = mixed(logits, given, counters, count, weights);
     bit = code(range, bit, p);
     i32 error = (bit ? ONE : 0) - p;
-    for (i32 k = 0; k <= count; k++) weights[k] += (logits[k] * error + (1 << (LEARNING - 1))) >> LEARNING;
+    for (i32 k = 0; k <= count; k++) weights[k] += (logits[k] * error + (1 << (slow - 1))) >> slow;
     for (i32 k = 0; k < count; k++) learn(counters[k], bit, PATIENCE);
     return bit;
 }

@@ -113,6 +113,7 @@ typedef struct {
     u32 length;                  // of the block, out
     i32 damaged;                 // out
     i32 wide;                    // out: a value is too large for `tiles`, so no pictures were made
+    i32 rich;                    // whether values are predicted from more (the second model)
     i32 direct;                  // whether values go to `tiles` only
     i32 step_count;
     i32 level_count;
@@ -161,7 +162,9 @@ typedef struct {
     u8 *closest;                 // (size,) what surrounds the values of a row
     u8 *crowded;                 // (size,) what surrounds the values of a row
     i8 *turns;                   // (size,) the signs beside them
-    i32 *spots;                  // (room, 6) the values of a row with what predicts them
+    i32 *spots;                  // (room, 8) the values of a row with what predicts them
+    u32 *placed;                 // counters of the first stages by component and class: (rows, 16, 2)
+    u32 *tall;                   // counters of the later stages by component: (rows, TOKENS - 1)
     Hit *hits;                   // (room,) what was coded in a row and is not zero
     i16 *seen;                   // (most pairs of a step, room, 2)
     i32 *live;                   // (4, size)
@@ -203,82 +206,85 @@ _Static_assert(offsetof(Job, capacity) == 36, "as in Python");
 _Static_assert(offsetof(Job, length) == 40, "as in Python");
 _Static_assert(offsetof(Job, damaged) == 44, "as in Python");
 _Static_assert(offsetof(Job, wide) == 48, "as in Python");
-_Static_assert(offsetof(Job, direct) == 52, "as in Python");
-_Static_assert(offsetof(Job, step_count) == 56, "as in Python");
-_Static_assert(offsetof(Job, level_count) == 60, "as in Python");
-_Static_assert(offsetof(Job, even_count) == 64, "as in Python");
-_Static_assert(offsetof(Job, odd_count) == 68, "as in Python");
-_Static_assert(offsetof(Job, grades) == 72, "as in Python");
-_Static_assert(offsetof(Job, region_count) == 76, "as in Python");
-_Static_assert(offsetof(Job, regions) == 80, "as in Python");
-_Static_assert(offsetof(Job, phases) == 84, "as in Python");
-_Static_assert(offsetof(Job, levels) == 88, "as in Python");
-_Static_assert(offsetof(Job, level_places) == 92, "as in Python");
-_Static_assert(offsetof(Job, level_around) == 96, "as in Python");
-_Static_assert(offsetof(Job, steps) == 100, "as in Python");
-_Static_assert(offsetof(Job, sights) == 104, "as in Python");
-_Static_assert(offsetof(Job, looks) == 108, "as in Python");
-_Static_assert(offsetof(Job, look_pairs) == 112, "as in Python");
-_Static_assert(offsetof(Job, near) == 116, "as in Python");
-_Static_assert(offsetof(Job, lowest_rows) == 120, "as in Python");
-_Static_assert(offsetof(Job, look_weights) == 124, "as in Python");
-_Static_assert(offsetof(Job, bases) == 128, "as in Python");
-_Static_assert(offsetof(Job, maps) == 132, "as in Python");
-_Static_assert(offsetof(Job, quanta) == 136, "as in Python");
-_Static_assert(offsetof(Job, expected) == 140, "as in Python");
-_Static_assert(offsetof(Job, lowest_priors) == 144, "as in Python");
-_Static_assert(offsetof(Job, centers) == 148, "as in Python");
-_Static_assert(offsetof(Job, flag_weights) == 152, "as in Python");
-_Static_assert(offsetof(Job, lowest_weights) == 156, "as in Python");
-_Static_assert(offsetof(Job, tables) == 160, "as in Python");
-_Static_assert(offsetof(Job, flag_tables) == 164, "as in Python");
-_Static_assert(offsetof(Job, offsets) == 168, "as in Python");
-_Static_assert(offsetof(Job, prices) == 172, "as in Python");
-_Static_assert(offsetof(Job, log_prices) == 176, "as in Python");
-_Static_assert(offsetof(Job, bit_prices) == 180, "as in Python");
-_Static_assert(offsetof(Job, data) == 184, "as in Python");
-_Static_assert(offsetof(Job, grade) == 188, "as in Python");
-_Static_assert(offsetof(Job, wanted) == 192, "as in Python");
-_Static_assert(offsetof(Job, opened) == 196, "as in Python");
-_Static_assert(offsetof(Job, own) == 200, "as in Python");
-_Static_assert(offsetof(Job, small) == 204, "as in Python");
-_Static_assert(offsetof(Job, around) == 208, "as in Python");
-_Static_assert(offsetof(Job, signs) == 212, "as in Python");
-_Static_assert(offsetof(Job, busy) == 216, "as in Python");
-_Static_assert(offsetof(Job, low) == 220, "as in Python");
-_Static_assert(offsetof(Job, worth) == 224, "as in Python");
-_Static_assert(offsetof(Job, classes) == 228, "as in Python");
-_Static_assert(offsetof(Job, closest) == 232, "as in Python");
-_Static_assert(offsetof(Job, crowded) == 236, "as in Python");
-_Static_assert(offsetof(Job, turns) == 240, "as in Python");
-_Static_assert(offsetof(Job, spots) == 244, "as in Python");
-_Static_assert(offsetof(Job, hits) == 248, "as in Python");
-_Static_assert(offsetof(Job, seen) == 252, "as in Python");
-_Static_assert(offsetof(Job, live) == 256, "as in Python");
-_Static_assert(offsetof(Job, bytes) == 260, "as in Python");
-_Static_assert(offsetof(Job, picture_count) == 264, "as in Python");
-_Static_assert(offsetof(Job, side) == 268, "as in Python");
-_Static_assert(offsetof(Job, colors) == 272, "as in Python");
-_Static_assert(offsetof(Job, lapped) == 276, "as in Python");
-_Static_assert(offsetof(Job, restored) == 280, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 284, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 288, "as in Python");
-_Static_assert(offsetof(Job, indices) == 292, "as in Python");
-_Static_assert(offsetof(Job, factors) == 296, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 300, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 304, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 308, "as in Python");
-_Static_assert(offsetof(Job, borders) == 312, "as in Python");
-_Static_assert(offsetof(Job, weights) == 316, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 320, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 324, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 328, "as in Python");
-_Static_assert(offsetof(Job, errors) == 332, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 336, "as in Python");
-_Static_assert(offsetof(Job, planes) == 340, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 344, "as in Python");
-_Static_assert(offsetof(Job, ints) == 348, "as in Python");
-_Static_assert(sizeof(Job) == 352, "as in Python");
+_Static_assert(offsetof(Job, rich) == 52, "as in Python");
+_Static_assert(offsetof(Job, direct) == 56, "as in Python");
+_Static_assert(offsetof(Job, step_count) == 60, "as in Python");
+_Static_assert(offsetof(Job, level_count) == 64, "as in Python");
+_Static_assert(offsetof(Job, even_count) == 68, "as in Python");
+_Static_assert(offsetof(Job, odd_count) == 72, "as in Python");
+_Static_assert(offsetof(Job, grades) == 76, "as in Python");
+_Static_assert(offsetof(Job, region_count) == 80, "as in Python");
+_Static_assert(offsetof(Job, regions) == 84, "as in Python");
+_Static_assert(offsetof(Job, phases) == 88, "as in Python");
+_Static_assert(offsetof(Job, levels) == 92, "as in Python");
+_Static_assert(offsetof(Job, level_places) == 96, "as in Python");
+_Static_assert(offsetof(Job, level_around) == 100, "as in Python");
+_Static_assert(offsetof(Job, steps) == 104, "as in Python");
+_Static_assert(offsetof(Job, sights) == 108, "as in Python");
+_Static_assert(offsetof(Job, looks) == 112, "as in Python");
+_Static_assert(offsetof(Job, look_pairs) == 116, "as in Python");
+_Static_assert(offsetof(Job, near) == 120, "as in Python");
+_Static_assert(offsetof(Job, lowest_rows) == 124, "as in Python");
+_Static_assert(offsetof(Job, look_weights) == 128, "as in Python");
+_Static_assert(offsetof(Job, bases) == 132, "as in Python");
+_Static_assert(offsetof(Job, maps) == 136, "as in Python");
+_Static_assert(offsetof(Job, quanta) == 140, "as in Python");
+_Static_assert(offsetof(Job, expected) == 144, "as in Python");
+_Static_assert(offsetof(Job, lowest_priors) == 148, "as in Python");
+_Static_assert(offsetof(Job, centers) == 152, "as in Python");
+_Static_assert(offsetof(Job, flag_weights) == 156, "as in Python");
+_Static_assert(offsetof(Job, lowest_weights) == 160, "as in Python");
+_Static_assert(offsetof(Job, tables) == 164, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 168, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 172, "as in Python");
+_Static_assert(offsetof(Job, prices) == 176, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 180, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 184, "as in Python");
+_Static_assert(offsetof(Job, data) == 188, "as in Python");
+_Static_assert(offsetof(Job, grade) == 192, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 196, "as in Python");
+_Static_assert(offsetof(Job, opened) == 200, "as in Python");
+_Static_assert(offsetof(Job, own) == 204, "as in Python");
+_Static_assert(offsetof(Job, small) == 208, "as in Python");
+_Static_assert(offsetof(Job, around) == 212, "as in Python");
+_Static_assert(offsetof(Job, signs) == 216, "as in Python");
+_Static_assert(offsetof(Job, busy) == 220, "as in Python");
+_Static_assert(offsetof(Job, low) == 224, "as in Python");
+_Static_assert(offsetof(Job, worth) == 228, "as in Python");
+_Static_assert(offsetof(Job, classes) == 232, "as in Python");
+_Static_assert(offsetof(Job, closest) == 236, "as in Python");
+_Static_assert(offsetof(Job, crowded) == 240, "as in Python");
+_Static_assert(offsetof(Job, turns) == 244, "as in Python");
+_Static_assert(offsetof(Job, spots) == 248, "as in Python");
+_Static_assert(offsetof(Job, placed) == 252, "as in Python");
+_Static_assert(offsetof(Job, tall) == 256, "as in Python");
+_Static_assert(offsetof(Job, hits) == 260, "as in Python");
+_Static_assert(offsetof(Job, seen) == 264, "as in Python");
+_Static_assert(offsetof(Job, live) == 268, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 272, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 276, "as in Python");
+_Static_assert(offsetof(Job, side) == 280, "as in Python");
+_Static_assert(offsetof(Job, colors) == 284, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 288, "as in Python");
+_Static_assert(offsetof(Job, restored) == 292, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 296, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 300, "as in Python");
+_Static_assert(offsetof(Job, indices) == 304, "as in Python");
+_Static_assert(offsetof(Job, factors) == 308, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 312, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 316, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 320, "as in Python");
+_Static_assert(offsetof(Job, borders) == 324, "as in Python");
+_Static_assert(offsetof(Job, weights) == 328, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 332, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 336, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 340, "as in Python");
+_Static_assert(offsetof(Job, errors) == 344, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 348, "as in Python");
+_Static_assert(offsetof(Job, planes) == 352, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 356, "as in Python");
+_Static_assert(offsetof(Job, ints) == 360, "as in Python");
+_Static_assert(sizeof(Job) == 364, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -289,5 +295,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x0b87122a; }
+EXPORT(layout) i32 job_layout(void) { return 0x07721fb9; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

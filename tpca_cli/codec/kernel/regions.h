@@ -23,7 +23,7 @@ static void code_grades(Job *job, Range *outer) {
                 grade_near + (left * GRADE_KINDS + above) * GRADES + found,
                 grade_crowd + both * GRADES + found,
             };
-            if (!code_mixed(&range, wanted > found, 0, counters, 2, grade_weights[found])) break;
+            if (!code_mixed(&range, wanted > found, 0, counters, 2, grade_weights[found], slowness(job->rich))) break;
             found++;
         }
         for (i32 y = 0; y < region->down; y++)

@@ -2,7 +2,7 @@
 
 #include "coder.h"
 
-enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 2, MIXED = 2, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15, LARGEST_VALUE = 1 << 24 };
+enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 4, MIXED = 2, KINDS = 64, OCTAVES = 16, WEIGHTS = 8, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15, LARGEST_VALUE = 1 << 24 };
 
 // A row of the tables: logits that the format gives, and counters that start from them.
 typedef struct {
@@ -11,9 +11,9 @@ typedef struct {
 } Tokens;
 
 static Tokens tokens[FAMILIES][ROWS];
-static Counter near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED];
+static Counter near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED], graded[5 * GRADES * KINDS * MIXED];
 static Counter flag_counters[3][512], sign_near[33 * 8], sign_slope[33 * 8];
-static i32 value_weights[FAMILIES][16][MIXED][SURROUNDINGS + 2], flag_weights[16][2][4];
+static i32 value_weights[FAMILIES][16][MIXED][WEIGHTS], tall_weights[FAMILIES][STAGES][4], flag_weights[16][2][4];
 
 INLINE i32 least(i32 a, i32 b) { return a < b ? a : b; }
 INLINE i32 clipped(i32 value, i32 low, i32 high) { return value < low ? low : value > high ? high : value; }
@@ -36,8 +36,10 @@ static void start_learning(const Job *job) {
         }
     }
     FILL(near_by), FILL(crowd), FILL(flag_counters), FILL(sign_near), FILL(sign_slope);
-    for (i32 k = 0; k < (i32)(sizeof value_weights / sizeof(i32)); k++)
-        ((i32 *)value_weights)[k] = k % 4 ? 12000 : 46000;
+    if (job->rich) FILL(graded), fill(job->placed, job->rows * OCTAVES * MIXED), fill(job->tall, job->rows * STAGES);
+    i32 first = job->rich ? 30000 : 46000, other = job->rich ? 11000 : 12000;
+    for (i32 k = 0; k < (i32)(sizeof value_weights / sizeof(i32)); k++) ((i32 *)value_weights)[k] = k % WEIGHTS ? other : first;
+    for (i32 k = 0; k < (i32)(sizeof tall_weights / sizeof(i32)); k++) ((i32 *)tall_weights)[k] = k % 4 == 0 ? 10000 : k % 4 == 1 ? 40000 : 15000;
     for (i32 k = 0; k < (i32)(sizeof flag_weights / sizeof(i32)); k++) ((i32 *)flag_weights)[k] = k % 4 ? 10000 : 40000;
 }
 
@@ -86,22 +88,30 @@ INLINE double quantum_at(const Line *line, i32 place) { return line->quanta[line
 // A value in a row: its class, and whatever predicts it there.
 typedef struct {
     Tokens *tokens;
-    i32 (*weights)[SURROUNDINGS + 2];  // of each stage
+    i32 (*weights)[WEIGHTS];  // of each stage
     Counter *surroundings[SURROUNDINGS];
     i32 place;
     i16 class, turn;
 } Spot;
 
-INLINE Spot spot_of(i32 family, i32 class, Counter *first, Counter *second, i32 place, i32 turn) {
+// Two of the surroundings serve only blocks that are predicted from more.
+INLINE Spot spot_of(const Job *job, i32 row, i32 family, i32 set, i32 class, Counter *first, Counter *second, i32 place, i32 turn, i32 rich) {
     return (Spot){
         .tokens = tokens[family] + (class < ROWS ? class : ROWS - CYCLE + class % CYCLE),
-        .weights = value_weights[family][least(class >> 2, 15)],
-        .surroundings = {first, second}, .place = place, .class = class, .turn = turn,
+        .weights = value_weights[family][least(class >> (rich ? 3 : 2), 15)],
+        .surroundings = {
+            first, second, rich ? graded + ((set * GRADES + job->grade[place]) * KINDS + least(class, KINDS - 1)) * MIXED : 0,
+            rich ? job->placed + (row * OCTAVES + (class >> 3)) * MIXED : 0,
+        }, .place = place, .class = class, .turn = turn,
     };
 }
 
+INLINE void around_of(Counter **counters, const Spot *spot, i32 stage, i32 rich) {
+    for (i32 k = 0; k < (rich ? SURROUNDINGS : 2); k++) counters[k] = spot->surroundings[k] + stage;
+}
+
 // Nearest, one less or zero, whichever costs least in error and bits.
-INLINE i64 decide(const Job *job, const Line *line, const Spot *spot, double ratio) {
+INLINE i64 decide(const Job *job, const Line *line, const Spot *spot, double ratio, i32 rich) {
     i64 nearest = __builtin_floor(ratio + 0.5), best = 0;
     if (!nearest) return 0;
     i32 class = spot->class, shift = shift_of(class);
@@ -112,10 +122,11 @@ INLINE i64 decide(const Job *job, const Line *line, const Spot *spot, double rat
         const i32 *logits = spot->tokens->given;
         i32 unused[8], p[MIXED];
         for (i32 stage = 0; stage < MIXED; stage++) {
-            Counter *counters[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
-            p[stage] = mixed(unused, logits[stage], counters, SURROUNDINGS, spot->weights[stage]);
+            Counter *counters[SURROUNDINGS];
+            around_of(counters, spot, stage, rich);
+            p[stage] = mixed(unused, logits[stage], counters, rich ? SURROUNDINGS : 2, spot->weights[stage]);
         }
-        if (logits[0] < SURELY_ZERO) p[0] = clipped(chance(spot->tokens->plain[0]), SURE, ONE - SURE);
+        if (!rich && logits[0] < SURELY_ZERO) p[0] = clipped(chance(spot->tokens->plain[0]), SURE, ONE - SURE);
         const double *bits = job->bit_prices;
         double some = bits[p[0] >> PRICE_SHIFT] + job->log_prices[0];
         zero = bits[(ONE - p[0]) >> PRICE_SHIFT];
@@ -137,9 +148,18 @@ INLINE i32 code_plain(Range *range, i32 bit, Counter *counter) {
     return bit;
 }
 
-INLINE i32 code_stage(Range *range, const Spot *spot, i32 stage, i32 bit) {
-    Counter *counters[SURROUNDINGS] = {spot->surroundings[0] + stage, spot->surroundings[1] + stage};
-    return code_mixed(range, bit, spot->tokens->given[stage], counters, SURROUNDINGS, spot->weights[stage]);
+INLINE i32 code_stage(Range *range, const Spot *spot, i32 stage, i32 bit, i32 rich) {
+    Counter *counters[SURROUNDINGS];
+    around_of(counters, spot, stage, rich);
+    return code_mixed(range, bit, spot->tokens->given[stage], counters, rich ? SURROUNDINGS : 2, spot->weights[stage], slowness(rich));
+}
+
+// A bit of a later stage: by the class, and by the component.
+INLINE i32 code_late(const Job *job, Range *range, const Line *line, const Spot *spot, i32 stage, i32 bit, i32 rich) {
+    Counter *plain = spot->tokens->plain + stage;
+    if (!rich) return code_plain(range, bit, plain);
+    Counter *counters[2] = {plain, job->tall + line->row * STAGES + stage};
+    return code_mixed(range, bit, spot->tokens->given[stage], counters, 2, tall_weights[line->family][stage], slowness(rich));
 }
 
 // What lies beyond the tokens: its length, in ones, then its digits after the first.
@@ -157,16 +177,16 @@ static i64 code_beyond(Job *job, Range *range, i64 beyond) {
 }
 
 // Is it larger than 0, than 1, ..: one bit each.
-INLINE i64 code_magnitude(Job *job, Range *range, const Spot *spot, i64 q) {
+INLINE i64 code_magnitude(Job *job, Range *range, const Line *line, const Spot *spot, i64 q, i32 rich) {
     i32 shift = shift_of(spot->class), stage = 0;
-    Counter *counters = spot->tokens->plain;
     i64 token = q >> shift;
-    i32 more = spot->tokens->given[0] < SURELY_ZERO ? code_plain(range, token > 0, counters) : code_stage(range, spot, 0, token > 0);
+    i32 surely = !rich && spot->tokens->given[0] < SURELY_ZERO;
+    i32 more = surely ? code_plain(range, token > 0, spot->tokens->plain) : code_stage(range, spot, 0, token > 0, rich);
     if (!more && !shift) return 0;
     if (more) {
         stage = 1;
-        if (code_stage(range, spot, 1, token > 1))
-            for (stage = 2; stage < STAGES && code_plain(range, token > stage, counters + stage);) stage++;
+        if (code_stage(range, spot, 1, token > 1, rich))
+            for (stage = 2; stage < STAGES && code_late(job, range, line, spot, stage, token > stage, rich);) stage++;
     }
     i64 found = stage;
     if (stage == STAGES) {
@@ -212,9 +232,9 @@ INLINE i32 code_sign(const Line *line, Range *range, i32 turn, i32 steep, i32 ne
 }
 
 // Code the size of one value; `rest` is what the encoder wants to say.
-INLINE i64 code_size(Job *job, const Line *line, Range *range, const Spot *spot, double rest) {
-    i64 q = !range->writing ? 0 : job->mode == DECIDE ? decide(job, line, spot, absolute(rest) / quantum_at(line, spot->place)) : (i64)absolute(rest);
-    return code_magnitude(job, range, spot, q);
+INLINE i64 code_size(Job *job, const Line *line, Range *range, const Spot *spot, double rest, i32 rich) {
+    i64 q = !range->writing ? 0 : job->mode == DECIDE ? decide(job, line, spot, absolute(rest) / quantum_at(line, spot->place), rich) : (i64)absolute(rest);
+    return code_magnitude(job, range, line, spot, q, rich);
 }
 
 // Where the pictures of a job look for a component of a tile: by channel, column and row, tile after tile.

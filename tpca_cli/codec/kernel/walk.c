@@ -91,24 +91,29 @@ static void look_around(const Job *job, i32 row, i32 phase) {
 }
 
 // Every value of a row with what predicts it.
-static void line_up(const Job *job, Spot *spots, i32 family, i32 phase, const i32 *places, i32 count) {
+INLINE void line_up_as(const Job *job, Spot *spots, i32 row, i32 family, i32 phase, const i32 *places, i32 count, i32 rich) {
     const u8 *classes = job->classes, *closest = job->closest, *crowded = job->crowded;
     const i8 *turns = job->turns;
     Counter *nearest = near_by + (family * 2 + phase) * 256 * MIXED, *crowds = crowd + (family * 2 + phase) * 256 * MIXED;
     for (i32 k = 0; k < count; k++) {
         i32 place = places[k];
-        spots[k] = spot_of(family, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0);
+        spots[k] = spot_of(job, row, family, family * 2 + phase, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0, rich);
     }
 }
 
+static void line_up(const Job *job, Spot *spots, i32 row, i32 family, i32 phase, const i32 *places, i32 count) {
+    if (job->rich) line_up_as(job, spots, row, family, phase, places, count, 1);
+    else line_up_as(job, spots, row, family, phase, places, count, 0);
+}
+
 // Code the values of a row. Returns how many are not zero: these are listed.
-INLINE i32 code_row_as(Job *job, Range *outer, i32 writing, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
+INLINE i32 code_row_as(Job *job, Range *outer, i32 writing, i32 rich, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
     Range range = *outer;
     range.writing = writing;
     Hit *hit = list;
     for (const Spot *spot = spots, *end = spots + count; spot < end; spot++) {
         double rest = writing ? data[spot->place] : 0;
-        i64 q = code_size(job, line, &range, spot, rest);
+        i64 q = code_size(job, line, &range, spot, rest, rich);
         if (!q) continue;
         q = code_sign(line, &range, spot->turn, slope_at(line, spot->place), rest < 0) ? -q : q;
         *hit++ = (Hit){spot->place, spot->class, q};
@@ -118,11 +123,15 @@ INLINE i32 code_row_as(Job *job, Range *outer, i32 writing, const Line *line, co
 }
 
 APART i32 read_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, Hit *list) {
-    return code_row_as(job, range, 0, line, spots, count, 0, list);
+    return code_row_as(job, range, 0, 0, line, spots, count, 0, list);
+}
+
+APART i32 read_rich_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, Hit *list) {
+    return code_row_as(job, range, 0, 1, line, spots, count, 0, list);
 }
 
 APART i32 write_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
-    return code_row_as(job, range, 1, line, spots, count, data, list);
+    return code_row_as(job, range, 1, job->rich, line, spots, count, data, list);
 }
 
 static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
@@ -130,8 +139,8 @@ static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phas
     Spot *spots = (Spot *)job->spots;
     double *data = job->data + row * job->size;
     u8 *busy = job->busy + step->color * job->size;
-    line_up(job, spots, line.family, phase, places, count);
-    i32 hits = range->writing ? write_row(job, range, &line, spots, count, data, job->hits) : read_row(job, range, &line, spots, count, job->hits);
+    line_up(job, spots, row, line.family, phase, places, count);
+    i32 hits = range->writing ? write_row(job, range, &line, spots, count, data, job->hits) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, count, job->hits);
     i32 pictures = job->picture_count > 0, slot = pictures ? slot_of(job, row) : 0;
     for (i32 k = 0; k < hits; k++) {  // nobody in this row looks at them
         Hit hit = job->hits[k];
@@ -169,7 +178,7 @@ INLINE i32 code_flags_as(Job *job, Range *outer, i32 writing, i32 index, const S
             &flag_counters[2][zone * 32 + near * 2 + phase],
         };
         i32 logit = stretch(least(job->flag_tables[class_of(total / UNIT) * 2 + 1], ONE - 1));
-        if (code_mixed(&range, job->wanted[step->zone * size + place], logit, counters, 3, flag_weights[zone][phase])) {
+        if (code_mixed(&range, job->wanted[step->zone * size + place], logit, counters, 3, flag_weights[zone][phase], slowness(job->rich))) {
             *opened = 1;
             places[kept++] = place;
         }
