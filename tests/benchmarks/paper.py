@@ -74,7 +74,7 @@ class Experiment:
 EXPERIMENTS = (
     Experiment(
         "TinyImageNet", "tiny", "operator", (64, 64), 500, 100_000, "8G", "eigenvalues",
-        (("`--solver fast`, its energies in float32", ("--solver", "fast")),),
+        (("`--solver fast`", ("--solver", "fast")),),
         ("TINYeigenvalues", "TINYbasis", "TINY", "TINYreconstructed", "TINYtruncatedRecon"),
         single=True,
     ),

@@ -7,7 +7,9 @@ buys as many passes as it takes.
 
 Products are in float32 while that is enough. An eigenvalue comes out of them as |X'u|^2, of which rounding
 makes eps^2 lambda_1 and not eps lambda_1; but the directions of A V get lost among the rounding errors of the
-strong ones long before, so that components much weaker than the first are computed in float64.
+strong ones long before, so that components much weaker than the first are computed in float64. What the
+components leave over is a small difference of large energies, to which the strong ones bring more rounding
+than it may have: theirs are measured once more, in float64.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tpca_cli.interfaces import Frames, Progress
 from tpca_cli.tensor_pca.algorithm1 import guarded
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.basis import Array, OperatorBasis, Rank1Basis, enough
+from tpca_cli.tensor_pca.eigen import Eigenpairs
 from tpca_cli.tensor_pca.exact import Integers
 from tpca_cli.tensor_pca.fold import add, join
 from tpca_cli.tensor_pca.krylov import refine, solve_top
@@ -33,6 +36,7 @@ SINGLE = 1e-5  # residuals below this need float64 products,
 WEAK = 1e-7  # and so do eigenvalues below this share of the largest
 NARROW = 1e-5  # coordinates weaker than this share of the strongest need a float64 start
 MANY = 8  # from one component for so many frames on, what is left is little, and one product more is due
+LITTLE = 1e-5  # of the total energy: where less is left over, all energies are measured in float64
 NOISE = 64  # eps^2 lambda_1 is what rounding makes of no energy; so many times that is energy
 
 
@@ -67,6 +71,8 @@ def solve_stream(
         else:
             # Q with A Q is the largest thing in memory here: little room, for a few more passes.
             pairs = solve_top(multiply, start, count, tolerance=tolerance, sine=sine, room=3)
+        if not weak:
+            pairs = passes.measured(pairs, total, mean)
         held = float(pairs.values.sum())
         if energy is None or held >= energy * total or count == rank:
             break
@@ -133,6 +139,27 @@ class _Passes:
 
         return multiply
 
+    def measured(self, pairs: Eigenpairs, total: float, mean: Array | None) -> Eigenpairs:
+        """The same with the energies |X'u|^2 of the strongest in float64, in the order that they have then.
+
+        Those after them hold less than is left over, so that their rounding is as small as that of what is.
+        """
+        left = total - float(pairs.values.sum())
+        after = np.cumsum(pairs.values[::-1])[::-1]  # the energy from each on
+        few = int(np.count_nonzero(after > left)) if left > LITTLE * total else len(after)
+        if few == 0:
+            return pairs
+        center = None if mean is None else mean.reshape(-1)
+        u = np.ascontiguousarray(pairs.vectors[:, :few])
+        (energies,) = self._frames.fold(
+            energies_of, add, u, center, stage="energies", progress=self._progress
+        )
+        values = np.concatenate([energies, pairs.values[few:]])
+        order = np.argsort(-values, kind="stable")
+        moved = np.flatnonzero(order != np.arange(len(order)))  # of equal energies
+        pairs.vectors[:, moved] = pairs.vectors[:, order[moved]]
+        return Eigenpairs(values[order], pairs.vectors, pairs.residuals[order])
+
 
 def picked(at: int, run: npt.NDArray[np.unsignedinteger], stride: int) -> npt.NDArray[np.unsignedinteger]:
     """Every frame of a run whose number is a multiple of `stride`."""
@@ -158,6 +185,21 @@ def multiplied(
     return (x.T @ (x @ v),)  # (L, m)
 
 
+def energies_of(
+    at: int, run: npt.NDArray[np.unsignedinteger], u: Array, center: Array | None
+) -> tuple[Array, ...]:
+    """|X'u|^2 over a run, in float64, a few frames at a time."""
+    total, rows = np.zeros(u.shape[1]), max(1, _VALUES // len(u))
+    for start in range(0, len(run), rows):
+        x = run[start : start + rows].reshape(-1, len(u)).astype(np.float64)  # (b, L)
+        if center is not None:
+            x -= center
+        d = x @ u
+        total += np.einsum("nl,nl->l", d, d)
+    return (total,)
+
+
+_VALUES = 1 << 21  # values in float64 at a time
 _ROWS = 1024  # shifted bytes: column energies stay within 2^24, exact in float32
 
 
