@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +67,33 @@ def test_the_operator_is_formed_only_where_it_fits() -> None:
             FitOptions(method="operator", components=500, keep_operator=True),
             ProblemSize(60_000, large, 1, 2 * G),
         )
+
+
+SPANNED = """
+import resource
+import numpy as np
+from tpca_cli.frames.arrays import ArrayFrames
+from tpca_cli.fit import plan, run
+frames = np.random.default_rng(0).integers(0, 256, (400, 64, 64, 3), np.uint8)
+wish = plan.FitOptions(method="subspace", all_pairs=True)
+decided = plan.plan(wish, plan.ProblemSize(400, (64, 64, 3), 1, 1 << 30))
+with run.fixed_threads():
+    assert run._principal(wish, decided, ArrayFrames(frames), None).components == 400
+print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - frames.nbytes, decided.memory)
+"""
+
+
+def test_a_subspace_takes_no_more_memory_than_planned() -> None:
+    ran = subprocess.run([sys.executable, "-c", SPANNED], capture_output=True, text=True, check=True)
+    peak, planned = map(int, ran.stdout.split())
+    assert peak <= planned
+
+
+def test_the_largest_set_of_the_paper_fits_two_gigabytes_and_not_much_more_does() -> None:
+    wish, shape = FitOptions(method="subspace", all_pairs=True), (128, 128, 3)
+    assert plan(wish, ProblemSize(3_660, shape, 1, 2 * G)).memory <= 2 * G
+    with pytest.raises(UsageError, match=r"--memory is 2\.0G"):
+        plan(wish, ProblemSize(3_750, shape, 1, 2 * G))
 
 
 def test_a_given_operator_is_never_streamed() -> None:

@@ -18,6 +18,7 @@ from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.algorithm3 import GramOperator, solve_subspace
 from tpca_cli.tensor_pca.basis import OperatorBasis, Rank1Basis, SubspaceBasis, TensorBasis, from_arrays
 from tpca_cli.tensor_pca.eigen import solve_dense
+from tpca_cli.tensor_pca.solve import solve_frames
 
 SHAPES = ((6,), (4, 5), (4, 3, 3), (2, 3, 2, 2))
 
@@ -252,3 +253,11 @@ def test_a_streamed_basis_has_the_same_bits_wherever_its_sums_were_made(monkeypa
     here, there = (solve_stream(kind(frames), 50, center=True) for kind in (ArrayFrames, FromAfar))
     assert np.array_equal(here.matrix, there.matrix)
     assert np.array_equal(here.energies, there.energies)
+
+
+def test_a_subspace_has_the_same_bits_wherever_its_sums_were_made(monkeypatch) -> None:
+    monkeypatch.setattr("tpca_cli.tensor_pca.fold._RUN", 1 << 18)
+    frames = np.random.default_rng(3).integers(0, 256, (150, 24, 20, 3), np.uint8)
+    here, there = (solve_frames(kind(frames), "subspace", center=True) for kind in (ArrayFrames, FromAfar))
+    assert here.components == 149
+    assert np.array_equal(here.matrix, there.matrix)

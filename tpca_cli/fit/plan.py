@@ -19,8 +19,9 @@ from tpca_cli.sources.read_plan import OnError, check_scanned
 from tpca_cli.sources.scan import Scan, Skipped, distinct, require_some
 from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
 from tpca_cli.tensor_pca.algorithm3 import SMALL as LAPACK_FRAMES
-from tpca_cli.tensor_pca.algorithm3 import SUMS
-from tpca_cli.tensor_pca.solve import by_gram
+from tpca_cli.tensor_pca.algorithm3 import sums_held
+from tpca_cli.tensor_pca.fold import THREADS
+from tpca_cli.tensor_pca.solve import GRAM_BYTES, by_gram
 
 OVERHEAD = 128 << 20  # interpreter, libraries, blocks in flight
 COMPLETE = 1024  # frames of up to this many values get all their components unless fewer are asked for
@@ -178,7 +179,7 @@ def _principal(wish: FitOptions, counts: ProblemSize) -> Plan:
     """The way to the singular vectors: by the N x N operator where it is the smaller one and fits."""
     n, size = counts.frames, counts.size
     m = min(wish.components or n, n)
-    spanned = n < size and n <= LAPACK_FRAMES and _gram_memory(n, size, m) <= counts.memory
+    spanned = n < size and n <= LAPACK_FRAMES and _gram_memory(n, size, m, counts.itemsize) <= counts.memory
     inner = replace(
         wish,
         method="subspace" if spanned else "operator",
@@ -199,7 +200,7 @@ def _operator(
     dense = _dense_memory(size, counts.itemsize, m, all_pairs=every, keep=keep)
     stream = _stream_memory(size, m)
     if by_gram(n, size, components):
-        stream = max(stream, _gram_memory(n, size, min(components or n, n)))
+        stream = max(stream, _gram_memory(n, size, min(components or n, n), counts.itemsize))
     must = every or wish.keep_operator or wish.operator_only or counts.given
     if must and dense > counts.memory:
         raise UsageError(
@@ -235,7 +236,7 @@ def _subspace(
             "neither kept nor merged: use --method operator or rank1"
         )
     m = min(components or n, n)
-    memory = _gram_memory(n, size, m)
+    memory = _gram_memory(n, size, m, counts.itemsize)
     if memory > counts.memory:
         raise UsageError(
             f"subspace with {n} frames needs {memory / 2**30:.1f}G of memory and --memory is "
@@ -256,12 +257,15 @@ def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bo
     return OVERHEAD + 8 * size**2 * (2 if keep else 1) + max(gathered, solve)
 
 
-def _gram_memory(n: int, size: int, m: int) -> int:
-    """The N x N operator in integers and floats with its eigenvectors; then Q beside what it is made from."""
+def _gram_memory(n: int, size: int, m: int, itemsize: int) -> int:
+    """The frames beside their N x N operator in integers; its eigenvectors; Q beside what it is made from."""
+    gathered = (4 if itemsize == 1 else 8) * min(1 << 25, n * size)
+    inner = min(2 * n * size * itemsize, GRAM_BYTES) + gathered + 24 * n**2
     pairs = 48 * n**2
-    spanned = 8 * size * m + 8 * (n**2 + n * m + 2 * m**2) + (1 << 25)
-    sums = 8 * size * m + 8 * (n**2 + n * m) + 24 * SUMS
-    return OVERHEAD + max(pairs, spanned, sums)
+    spanned = 8 * size * m + 8 * (n**2 + n * m + 2 * m**2)
+    sums = 8 * size * m + 8 * (n**2 + n * m) + 8 * sums_held(size, THREADS)
+    # Beside Q there are rows under way, and what BLAS and the C library keep: more of it the larger Q is.
+    return OVERHEAD + max(inner, pairs, max(spanned, sums) + min(1 << 27, 2 * size * m))
 
 
 def _stream_memory(size: int, m: int) -> int:

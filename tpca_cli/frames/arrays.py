@@ -78,8 +78,9 @@ def regroup(blocks: Iterable[Block], rows: int) -> Iterator[Block]:
             held.append(part)
             have += len(part)
             if have == rows:
-                yield held[0] if len(held) == 1 else np.concatenate(held)
-                held, have = [], 0
+                held = held if len(held) == 1 else [np.concatenate(held)]
+                have = 0
+                yield held.pop()
     if held:
         yield held[0] if len(held) == 1 else np.concatenate(held)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Iterable
 from math import ceil, log2, prod
 from typing import Any
@@ -132,7 +133,7 @@ def _product(y: npt.NDArray[np.floating], z: npt.NDArray[np.floating]) -> Intege
 SMALL = 8192  # up to so many frames LAPACK solves: there is no good start for an iteration here
 COLUMNS = 256  # components computed together, fewer where frames are large: bounded memory,
 SUMS = 1 << 22  # of so many values
-CHUNK = 1 << 21  # pixels in float64 at a time
+CHUNK = 1 << 18  # pixels in float64 at a time: they stay in cache
 
 
 def solve_subspace(
@@ -180,13 +181,14 @@ def solve_subspace(
     # Q is only as orthonormal as b is accurate, to the square root of eps: make it so.
     q, r = orthonormal_columns(combine(frames, by_frame))  # (L, M), (M, M)
     fix_signs(q)
-    # For Q = X b the residual A Q - Q Lambda is X rho, rho = a b - b Lambda, of norm rho' a rho.
-    b = by_frame[order]
-    del by_frame
-    b = scipy.linalg.solve_triangular(r, b.T, trans="T", overwrite_b=True, check_finite=False).T  # b r^-1
+    # For Q = X b, b <- b r^-1, A Q - Q Lambda is X rho, rho = a b - b Lambda, of norm rho' a rho.
+    for start in range(0, by_frame.shape[1], COLUMNS):  # few at a time, here and below: Q has the memory
+        few = slice(start, start + COLUMNS)
+        by_frame[:, few] = by_frame[order, few]
+    b = scipy.linalg.solve_triangular(r, by_frame.T, trans="T", overwrite_b=True, check_finite=False).T
     del r
     residuals = np.empty(len(values))
-    for start in range(0, len(values), COLUMNS):  # few at a time: Q has the memory
+    for start in range(0, len(values), COLUMNS):
         few = slice(start, start + COLUMNS)
         rho = a @ b[:, few] - b[:, few] * values[few]
         residuals[few] = np.sqrt(np.maximum(np.einsum("nl,nl->l", rho, a @ rho), 0.0))
@@ -202,7 +204,7 @@ def combine(frames: Frames, b: Array) -> Array:
     """
     size, bits = prod(frames.frame_shape), 52 - 8 * frames.dtype.itemsize - ceil(log2(len(b) + 1))
     q = np.empty((size, b.shape[1]))
-    columns = max(16, min(COLUMNS, SUMS // (2 * size)))
+    columns = together(size)
     for start in range(0, b.shape[1], columns):
         part = b[:, start : start + columns]
         _, exponent = np.frexp(np.abs(part).max(axis=0))
@@ -210,19 +212,39 @@ def combine(frames: Frames, b: Array) -> Array:
         hi = np.rint(scaled)
         lo = np.rint(np.ldexp(scaled - hi, bits))
         (both,) = frames.fold(combined, add, np.hstack([hi, lo]))
-        high, low = np.hsplit(both, 2)
-        q[:, start : start + columns] = np.ldexp(high + np.ldexp(low, -bits), exponent - bits)
+        high, low = np.hsplit(np.require(both, requirements="W"), 2)
+        high += np.ldexp(low, -bits, out=low)
+        np.ldexp(high, exponent - bits, out=q[:, start : start + columns])
+        del both, high, low  # before the next ones are there
     return q
 
 
+def together(size: int) -> int:
+    """Components of `size` values that are computed together."""
+    return max(16, min(COLUMNS, SUMS // (2 * size)))
+
+
+def sums_held(size: int, threads: int) -> int:
+    """Values that `combine` holds at most besides Q: a sum of each thread, and two more."""
+    return (threads + 2) * 2 * size * together(size)
+
+
 def combined(at: int, run: npt.NDArray[np.unsignedinteger], b: Array) -> tuple[Array, ...]:
-    """X_in b_nl over a run of frames, whose first is frame `at`."""
-    size = prod(run.shape[1:])
-    total, rows = np.zeros((size, b.shape[1])), max(1, CHUNK // size)
-    for start in range(0, len(run), rows):
-        x = run[start : start + rows].reshape(-1, size).astype(np.float64)  # (b, L)
-        total += x.T @ b[at + start : at + start + len(x)]
+    """X_in b_nl over a run of frames, whose first is frame `at`; some pixels at a time."""
+    rows = run.reshape(len(run), prod(run.shape[1:]))  # (b, L)
+    total, pixels = _mapped((rows.shape[1], b.shape[1])), max(1, CHUNK // len(rows))
+    for start in range(0, rows.shape[1], pixels):
+        few = slice(start, start + pixels)
+        np.matmul(rows[:, few].astype(np.float64).T, b[at : at + len(rows)], out=total[few])
     return (total,)
+
+
+def _mapped(shape: tuple[int, ...]) -> Array:
+    """Zeros in pages of their own, which go back to the system with the array.
+
+    Of what threads free, the C library keeps arrays of up to 32 MB, one or more for each of them.
+    """
+    return np.frombuffer(mmap.mmap(-1, 8 * prod(shape))).reshape(shape)
 
 
 def _mean(frames: Frames) -> Array:

@@ -215,8 +215,13 @@ def _scratch(rows: int, columns: int, dtype: npt.DTypeLike) -> Floats:
 
 def mirrored(lower: Integers) -> Integers:
     """The whole symmetric matrix from its lower triangle."""
-    whole: Integers = np.tril(lower)
-    whole += np.tril(lower, -1).T
+    whole: Integers = np.empty_like(lower)
+    for start in range(0, len(lower), _PANEL):  # a few rows at a time: no third matrix
+        panel = slice(start, start + _PANEL)
+        rows = np.tril(lower[panel, : start + _PANEL], start)
+        whole[panel, : start + _PANEL] = rows
+        whole[:start, panel] = rows[:, :start].T
+        whole[panel, panel] += np.tril(rows[:, start:], -1).T
     return whole
 
 

@@ -90,7 +90,7 @@ def solve_frames(
     """
     size = prod(frames.frame_shape)
     if method == "subspace" or by_gram(frames.count, size, components):
-        rows = max(1, (1 << 28) // (size * np.dtype(frames.dtype).itemsize))
+        rows = max(1, GRAM_BYTES // (2 * size * np.dtype(frames.dtype).itemsize))
         spanned = solve_subspace(
             frames,
             GramOperator.of(frames, rows),
@@ -116,6 +116,7 @@ def solve_frames(
     )
 
 
+GRAM_BYTES = 1 << 29  # frames held at a time while they are multiplied: two blocks
 GRAM_FRAMES = 4096  # frames up to which their N x N operator is solved in seconds
 
 
