@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca_cli.archive.format import EXACT_METHODS, LOWEST_QUALITY, PEAK
+from tpca_cli.archive.format import DTYPES, EXACT_METHODS, LOWEST_QUALITY, MODES, PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import MAX_TEXT
 from tpca_cli.errors import one_line, printable
 from tpca_cli.quality import psnr
 
 if TYPE_CHECKING:
-    from tpca_cli.store import Reader
+    from tpca_cli.archive.writer import Contents
 
 INDEX_PARTS = ("names", "images", "blocks", "reasons", "skipped")
 SHOWN_REASONS = 20  # of the most frequent ones
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The parts of an archive that was just written, or is open."""
-
-    index: Index
-    groups: Sequence[Mapping[str, Any]]  # as the file describes them
-    target: Mapping[str, Any]
-    digest: str
-    size: int  # bytes of the file
-    stored: Mapping[str, int]  # bytes that each dataset takes in it
-
-    @classmethod
-    def of(cls, file: Reader, index: Index, groups: Sequence[Mapping[str, Any]]) -> Contents:
-        """The parts of an open file."""
-        return cls(index, groups, file.meta.get("target", {}), file.digest, file.size, file.stored)
 
 
 def archive_facts(archive: Contents) -> dict[str, Any]:
@@ -47,7 +29,7 @@ def archive_facts(archive: Contents) -> dict[str, Any]:
         return archive.stored.get(name, 0)
 
     alive = index.alive
-    raw = index.raw_bytes()
+    raw = raw_bytes(index)
     source = int(index.images["source_size"][alive].sum())
     numbers = range(len(groups))
     embedded = {group["basis_digest"] for k, group in enumerate(groups) if stored(f"groups/{k}/basis")}
@@ -74,7 +56,7 @@ def archive_facts(archive: Contents) -> dict[str, Any]:
         "ratio_source": source / size,
         "target": dict(archive.target),
         "blocks": len(index.blocks["size"]),
-        "replaced": len(index) - len(alive),
+        "replaced": len(index.names) - len(alive),
         "partial": int((index.images["flags"][alive] > 0).sum()),
         "partial_reasons": dict(list(partial_reasons(index).items())[:SHOWN_REASONS]),
         "format_version": index.version,
@@ -103,6 +85,12 @@ def _where_basis(group: Mapping[str, Any], embedded: Collection[str]) -> str:
 
 def _framing(framing: dict[str, Any]) -> str:
     return f"{framing['kind']} {framing['height']}x{framing['width']}"
+
+
+def raw_bytes(index: Index) -> int:
+    """What the samples of all images take without compression."""
+    widths = np.array([int(DTYPES[mode][1]) for mode in MODES])[index.images["mode"]]
+    return int((index.samples * widths).sum())
 
 
 def pooled_error(index: Index) -> float:

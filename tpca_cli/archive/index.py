@@ -122,11 +122,6 @@ class Index:
         """Height and width of an image."""
         return int(self.images["height"][image]), int(self.images["width"][image])
 
-    def raw_bytes(self) -> int:
-        """What the samples of all images take without compression."""
-        widths = np.array([int(DTYPES[mode][1]) for mode in MODES])[self.images["mode"]]
-        return int((self.samples * widths).sum())
-
     def blocks_of(self, image: int) -> range:
         """The block that holds an image, or the consecutive blocks of its bands."""
         start = int(np.searchsorted(self.blocks["first"], image, side="right")) - 1

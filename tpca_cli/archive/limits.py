@@ -101,7 +101,7 @@ def canvas_places(index: Index, groups: Sequence[Mapping[str, Any]]) -> npt.NDAr
     sides = np.array([[framing["height"], framing["width"]] for framing in framings], np.int64)
     whole_images = rows == 0
     # of an image in bands the first record counts, which has the group of them all
-    owner = np.searchsorted(first, np.arange(len(index)), side="right") - 1
+    owner = np.searchsorted(first, np.arange(len(index.names)), side="right") - 1
     down = -(-index.images["height"] // sides[group[owner], 0])
     across = -(-index.images["width"] // sides[group[owner], 1])
     above = np.concatenate([[0], np.cumsum(down + 1)])

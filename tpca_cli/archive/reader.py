@@ -23,12 +23,12 @@ import numpy.typing as npt
 
 from tpca_cli import store
 from tpca_cli.archive import batches, limits
-from tpca_cli.archive.facts import Contents, archive_facts
+from tpca_cli.archive.facts import archive_facts
 from tpca_cli.archive.format import DIGEST_BYTES, EXACT_METHODS, FILE_METHODS, PEAK, SCHEMAS
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.items import about_item, group_item
 from tpca_cli.archive.limits import COMPONENTS, MAX_PIXELS, Limits
-from tpca_cli.archive.writer import Group, linked_basis
+from tpca_cli.archive.writer import Contents, Group, linked_basis
 from tpca_cli.errors import FileRefused, UsageError, printable
 from tpca_cli.interfaces import Pixels
 from tpca_cli.parallel import ordered_map
@@ -112,12 +112,14 @@ class Archive:
         self.groups: list[Group] = []
         bases: dict[str, npt.NDArray[np.uint8]] = {}  # groups that share a basis hold it once
         for number, meta in enumerate(groups):
-            basis = self._embedded(number)
+            name = f"groups/{number}/basis"
+            basis = file.array(name) if file.has(name) and not self._skim else None
             if basis is not None:
                 bases.setdefault(str(meta["basis_digest"]), basis)
             elif self.version > 1:
                 basis = bases.get(str(meta["basis_digest"]))
             self.groups.append(Group(meta, basis, file.array(f"groups/{number}/tables")))
+        self.holds_tensors = any("item" in group for group in groups)
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive
         self.names_bytes = [self.index.names[image] for image in self.alive]
@@ -145,10 +147,6 @@ class Archive:
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
             if group.basis is not None:
                 _ = self.coder(number).model  # made on first use
-
-    def _embedded(self, group: int) -> npt.NDArray[np.uint8] | None:
-        name = f"groups/{group}/basis"
-        return self._file.array(name) if self._file.has(name) and not self._skim else None
 
     def __len__(self) -> int:
         return len(self.alive)
@@ -222,11 +220,6 @@ class Archive:
             name = printable(self.names_bytes[position])
             raise UsageError(f"{name} has 16 bits per sample, mode {self.mode} 8: open without a mode")
         return converted(pixels, self.mode)
-
-    @cached_property
-    def holds_tensors(self) -> bool:
-        """Whether it was made of tensors and not of images."""
-        return any("item" in group.meta for group in self.groups)
 
     def tensor(self, position: int, *, components: int | None = None) -> npt.NDArray[Any]:
         """One tensor of an archive of such, in its own shape and type; of an image, its pixels."""

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.facts import Contents
 from tpca_cli.archive.format import CODED_BASIS, PEAK, REGIONS, SCHEMAS, SECOND_MODEL
 from tpca_cli.archive.index import Index
 from tpca_cli.errors import TpcaError
@@ -76,6 +75,23 @@ def exact_group(coder: ExactCoder, dtype: str, channels: int, peak: int) -> Grou
         "coder": description,
     }
     return Group(meta, None, join_arrays(coder.to_arrays()))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The parts of an archive that was just written, or is open."""
+
+    index: Index
+    groups: Sequence[Mapping[str, Any]]  # as the file describes them
+    target: Mapping[str, Any]
+    digest: str
+    size: int  # bytes of the file
+    stored: Mapping[str, int]  # bytes that each dataset takes in it
+
+    @classmethod
+    def of(cls, file: store.Reader, index: Index, groups: Sequence[Mapping[str, Any]]) -> Contents:
+        """The parts of an open file."""
+        return cls(index, groups, file.meta.get("target", {}), file.digest, file.size, file.stored)
 
 
 def _features(coder: Coder) -> list[str]:

@@ -59,8 +59,8 @@ def joined(parts: Sequence[Symbols]) -> Symbols:
 
 def encode(model: ContextModel, grid: Grid, coefficients: Floats, grades: Grades = 0) -> tuple[bytes, Floats]:
     """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets."""
-    job = run_encoder(model, grid, DECIDE, {"data": coefficients, "grade": grades})
-    return coded_bytes(job), _tiles(job["data"], grid)
+    block, job = run_encoder(model, grid, DECIDE, {"data": coefficients, "grade": grades})
+    return block, _tiles(job["data"], grid)
 
 
 def decode(model: ContextModel, grid: Grid, block: bytes) -> Floats:
@@ -78,16 +78,11 @@ def read_symbols(model: ContextModel, grid: Grid, block: bytes) -> Symbols:
 def write_symbols(model: ContextModel, grid: Grid, symbols: Symbols) -> bytes:
     """The block that stands for these symbols."""
     tiles: dict[str, Array | int] = {"data": symbols.values, "wanted": symbols.flags, "grade": symbols.grades}
-    return coded_bytes(run_encoder(model, grid, REPLAY, tiles))
+    return run_encoder(model, grid, REPLAY, tiles)[0]
 
 
 def _tiles(canvas: Array, grid: Grid) -> Array:
     return canvas.reshape(-1, grid.size).take(grid.places, axis=1)  # (rows, tiles)
-
-
-def coded_bytes(job: Job) -> bytes:
-    """The block that a job wrote."""
-    return job["bytes"][: job.number("length")].tobytes()
 
 
 def run_decoder(
@@ -108,8 +103,8 @@ def run_encoder(
     mode: int,
     tiles: Mapping[str, Array | int],
     pictures: Values = NO_PICTURES,
-) -> Job:
-    """Run an encoder over arrays (.., tiles) or pictures, with room enough for what it writes."""
+) -> tuple[bytes, Job]:
+    """Run an encoder over arrays (.., tiles) or pictures, with enough room; what it wrote, and the job."""
     capacity = 4096 + grid.places.size * model.expected.size
     while True:
         job = block_job(model, grid, mode, capacity, mode == REPLAY, pictures)
@@ -119,9 +114,10 @@ def run_encoder(
         run(job)
         if job.number("damaged") or job.number("wide"):
             raise ValueError("values are too large to be coded")
-        if job.number("length") <= capacity:
-            return job
-        capacity = job.number("length")
+        length = job.number("length")
+        if length <= capacity:
+            return job["bytes"][:length].tobytes(), job
+        capacity = length
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +137,8 @@ class KernelTiles:
         pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
         shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
         fields = self._fields(model, grid, shapes, pixels, range(len(shapes)))
-        job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
-        return coded_bytes(job), job["errors"].copy(), self._cut(job, shapes)
+        block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
+        return block, job["errors"].copy(), self._cut(job, shapes)
 
     def decode(
         self,

@@ -43,8 +43,8 @@ from tpca_cli.errors import TargetError, UsageError, counted, printable
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Range, Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
-from tpca_cli.sources.read_plan import check_scanned
-from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Scan, Skipped, require_some, scan
+from tpca_cli.sources.read_plan import scan_or_fail
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Scan, Skipped
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,8 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
 
 def scanned(request: EncodeRequest, *, whole: bool = False) -> Scan:
     """The sources of an append. No image at all is an error: a disk that is not mounted looks like that."""
-    found = scan(request.sources, whole=whole or request.reading.whole)
-    check_scanned(found, request.reading.on_error)
-    require_some(found, request.sources)
-    return found
+    whole = whole or request.reading.whole
+    return scan_or_fail(request.sources, request.reading.on_error, whole=whole)
 
 
 MOST_TRIED = 8  # groups whose step is tried on a sample

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tpca_cli.archive.facts import Contents, pooled_psnr, quality_facts
+from tpca_cli.archive.facts import pooled_psnr, quality_facts
 from tpca_cli.archive.format import CHANNELS
 from tpca_cli.archive.index import BlockRecord, Entry, Index
-from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.archive.writer import Contents, Group, write_archive
 from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.encode.code_blocks import Coded, Share, restored
 from tpca_cli.errors import printable
@@ -67,16 +67,13 @@ class Assembled:
     errors: tuple[float, ...] = ()  # squared, of each job, relative to the reference
     payload_bytes: int = field(init=False)  # of all coded blocks
     psnr: float = field(init=False)  # over all returned samples
+    seen: float = field(init=False)  # the mean SSIMULACRA 2 of all images, if it was measured
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "payload_bytes", int(self.index.offsets[-1]))
         object.__setattr__(self, "psnr", pooled_psnr(self.index))
-
-    @property
-    def seen(self) -> float:
-        """The mean SSIMULACRA 2 of all images."""
-        found = quality_facts(self.index)["quality"]
-        return math.nan if found is None else float(found)
+        seen = quality_facts(self.index)["quality"]
+        object.__setattr__(self, "seen", math.nan if seen is None else float(seen))
 
     @property
     def energy_db(self) -> float:

@@ -10,10 +10,10 @@ from typing import Any
 
 from tpca_cli import store
 from tpca_cli.archive.batches import spans
-from tpca_cli.archive.facts import Contents, archive_facts, pooled_psnr, quality_facts
+from tpca_cli.archive.facts import archive_facts, pooled_psnr, quality_facts, raw_bytes
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.reader import Archive
-from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.archive.writer import Contents, Group, write_archive
 from tpca_cli.checkpoint import partial_folder
 from tpca_cli.encode.assemble import LowQuality
 from tpca_cli.errors import FileRefused, TargetError, human, printable
@@ -120,7 +120,7 @@ def _budget(index: Index, target: Target) -> float:
     if target.kind == "max_bytes":
         return target.value
     if target.kind == "ratio":
-        return index.raw_bytes() / target.value
+        return raw_bytes(index) / target.value
     return math.inf
 
 

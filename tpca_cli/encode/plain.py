@@ -48,8 +48,8 @@ from tpca_cli.sources.probe import (
     survey,
 )
 from tpca_cli.sources.read import read_member
-from tpca_cli.sources.read_plan import MACHINE, Reading, check_scanned, skip_or_fail
-from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped, require_some, scan
+from tpca_cli.sources.read_plan import MACHINE, Reading, scan_or_fail, skip_or_fail
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped
 from tpca_cli.tensor_pca.basis import TensorBasis
 
 Rows = npt.NDArray[Any]
@@ -329,9 +329,7 @@ def _append(request: PlainRequest, progress: Progress | None) -> Plain:
             raise UsageError(
                 f"{printable(request.output)} has {old.components} components: leave --components out"
             )
-        found = scan(request.sources)
-        check_scanned(found, request.reading.on_error)
-        require_some(found, request.sources)
+        found = scan_or_fail(request.sources, request.reading.on_error)
         news = changes(old, found.refs, request.reading)
         members, unread = request.probe(news.to_add(request.on_change), request.reading, progress)
         members, conflicts = restorable_beside(members, old.names_bytes)

@@ -15,8 +15,8 @@ from pathlib import Path
 from tpca_cli.basisfile import StoredBasis
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.errors import UsageError
-from tpca_cli.sources.read_plan import OnError, check_scanned
-from tpca_cli.sources.scan import Scan, Skipped, distinct, require_some
+from tpca_cli.sources.read_plan import OnError
+from tpca_cli.sources.scan import Skipped
 from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
 from tpca_cli.tensor_pca.algorithm3 import SMALL as LAPACK_FRAMES
 from tpca_cli.tensor_pca.algorithm3 import sums_held
@@ -320,13 +320,6 @@ def inherited(wish: FitOptions, base: StoredBasis) -> FitOptions:
             all_pairs=bool(choice.get("all")),
         )
     return wish if origin.method == "rank1" else replace(wish, keep_operator=True)
-
-
-def check_scan(found: Scan, request: FitRequest) -> Scan:
-    """The scan with every file once; files that cannot be used, and none at all, may be the end."""
-    check_scanned(found, request.on_error)
-    require_some(found, request.sources)
-    return replace(found, refs=distinct(found.refs))
 
 
 def _named(skipped: Sequence[Skipped]) -> tuple[tuple[bytes, str], ...]:

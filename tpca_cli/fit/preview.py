@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil, prod
 from typing import Any
 
@@ -12,13 +13,13 @@ from tpca_cli import basisfile
 from tpca_cli.cluster.connect import ASKED_BYTES, PROCESS, TOLD_BYTES, cluster_threads
 from tpca_cli.cluster.paths import SHARD_BYTES, shards_of
 from tpca_cli.errors import ImageRefused, StorageError
-from tpca_cli.fit.plan import FitRequest, ProblemSize, check_scan, inherited, plan, staged_most
+from tpca_cli.fit.plan import FitRequest, ProblemSize, inherited, plan, staged_most
 from tpca_cli.images import Header
 from tpca_cli.interfaces import Progress
 from tpca_cli.sources.probe import probe_headers
 from tpca_cli.sources.read_plan import FramingOptions as Reading
-from tpca_cli.sources.read_plan import after_resize, misfit, plan_reading
-from tpca_cli.sources.scan import scan
+from tpca_cli.sources.read_plan import after_resize, misfit, plan_reading, scan_or_fail
+from tpca_cli.sources.scan import distinct
 from tpca_cli.tensor_pca.fold import run_length
 from tpca_cli.tensor_pca.solve import NARROW
 
@@ -29,7 +30,8 @@ def preview(request: FitRequest, progress: Progress | None = None) -> dict[str, 
     """The plan with its memory, disk and time; nothing is written."""
     base = None if request.update is None else basisfile.read(request.update)
     wish = request.wish if base is None else inherited(request.wish, base)
-    found = check_scan(scan(request.sources), request)
+    found = scan_or_fail(request.sources, request.on_error)
+    found = replace(found, refs=distinct(found.refs))
     reading = Reading(
         None if base is None else base.framing,
         base.origin.size if base else request.size,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from tpca_cli.fit.plan import (
     Plan,
     ProblemSize,
     _named,
-    check_scan,
     held_bytes,
     inherited,
     plan,
@@ -31,8 +30,8 @@ from tpca_cli.fit.plan import (
 from tpca_cli.fit.remote import RemoteReader
 from tpca_cli.frames.stage import Staged, stage
 from tpca_cli.interfaces import Frames, Progress, Say
-from tpca_cli.sources.read_plan import ReadPlan
-from tpca_cli.sources.scan import Ignored, Scan, Skipped, scan
+from tpca_cli.sources.read_plan import ReadPlan, scan_or_fail
+from tpca_cli.sources.scan import Ignored, Scan, Skipped, distinct
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
 from tpca_cli.tensor_pca.basis import OperatorBasis, SubspaceBasis, TensorBasis
@@ -63,9 +62,9 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     base = None if request.update is None else _base(request)
     wish = request.wish if base is None else inherited(request.wish, base)
     clock = _Clock()
-    listed = scan(request.sources)
+    listed = scan_or_fail(request.sources, request.on_error)
     clock.lap("list")
-    found = check_scan(listed, request)
+    found = replace(listed, refs=distinct(listed.refs))
     with ExitStack() as stack:
         try:
             staged = stack.enter_context(_stage(found, request, wish, base, progress))

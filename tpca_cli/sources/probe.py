@@ -20,8 +20,8 @@ from tpca_cli.interfaces import Progress
 from tpca_cli.memory import reading_bytes
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
-from tpca_cli.sources.read_plan import Reading, check_scanned, skip_or_fail
-from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, ImageRef, Skipped, no_image, require_some, scan
+from tpca_cli.sources.read_plan import Reading, scan_or_fail, skip_or_fail
+from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, ImageRef, Skipped, no_image
 from tpca_cli.sources.transfer import Refusal
 
 FEW_GRAY = 64  # so many gray images, or a tenth of the color images, join the color group
@@ -122,9 +122,7 @@ def survey(
     sources: Sequence[str], reading: Reading, progress: Progress | None = None, probe: Probe = probe_members
 ) -> Survey:
     """Scan the sources and read every header."""
-    found = scan(sources, whole=reading.whole)
-    check_scanned(found, reading.on_error)
-    require_some(found, sources)
+    found = scan_or_fail(sources, reading.on_error, whole=reading.whole)
     members, skipped = probe(found.refs, reading, progress)
     return Survey(grouped(members), found.skipped + tuple(skipped), found.left_out)
 

@@ -11,7 +11,7 @@ from tpca_cli.errors import ImageRefused, StorageError, TpcaError, UsageError, p
 from tpca_cli.framing import TILE, WHOLE, Framing
 from tpca_cli.images import DIGEST_BYTES, MAX_PIXELS, Header, common_channels, widens
 from tpca_cli.memory import DEFAULT_MEMORY, Room
-from tpca_cli.sources.scan import UNREADABLE, Scan, Skipped
+from tpca_cli.sources.scan import UNREADABLE, Scan, Skipped, require_some, scan
 
 DEFAULT_TILE = 8
 OnError: TypeAlias = Literal["skip", "fail"]
@@ -157,9 +157,12 @@ def failure(path: bytes, error: ImageRefused | StorageError, hint: str = "") -> 
     return kind(f"{named} ({hint})" if hint else named)
 
 
-def check_scanned(found: Scan, on_error: OnError) -> None:
-    """With `fail`, a file that the scan had to skip ends the run."""
+def scan_or_fail(sources: Sequence[str], on_error: OnError, *, whole: bool = False) -> Scan:
+    """The files of a run, which ends if there are none or, with `fail`, if one had to be skipped."""
+    found = scan(sources, whole=whole)
     if found.skipped:
         first = found.skipped[0]
         kind = StorageError if first.reason.startswith(UNREADABLE) else ImageRefused
         skip_or_fail(first.path, kind(first.reason), on_error)
+    require_some(found, sources)
+    return found

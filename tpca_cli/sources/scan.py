@@ -97,14 +97,14 @@ class Scan:
     refs: tuple[ImageRef, ...]
     skipped: tuple[Skipped, ...]
     ignored: tuple[Skipped, ...]
+    left_out: Ignored = field(init=False)  # the same in short
 
-    @property
-    def left_out(self) -> Ignored:
-        """The ignored files in short."""
+    def __post_init__(self) -> None:
         others = [item.path for item in self.ignored if item.reason not in (HIDDEN, EXCLUDED)]
         hidden = sum(item.reason == HIDDEN for item in self.ignored)
         excluded = len(self.ignored) - len(others) - hidden
-        return Ignored(len(others), hidden, tuple(others[:EXAMPLES]), excluded)
+        left_out = Ignored(len(others), hidden, tuple(others[:EXAMPLES]), excluded)
+        object.__setattr__(self, "left_out", left_out)
 
 
 def scan(sources: Sequence[Source], *, whole: bool = False) -> Scan:

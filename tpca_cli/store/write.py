@@ -282,6 +282,7 @@ class Stream:
         self._path = path
         self._field = field
         self._kind = field.kind
+        self._type: Any = None  # the same for HDF5
         self._row_shape = row_shape
         self._rows = rows
         self._level = level
@@ -342,7 +343,7 @@ class Stream:
         """The whole of a dataset without axes."""
         with self._file.calls("write"):
             dataset = self._create((), 1, grow=False)
-            dataset.write(h5s.ALL, h5s.ALL, value, type_of(self._kind))
+            dataset.write(h5s.ALL, h5s.ALL, value, self._type)
             dataset.close()
         self._digest.update(value.data)
         return self._field, (), self._digest.digest()
@@ -355,7 +356,8 @@ class Stream:
         space = h5s.create_simple(shape, (h5s.UNLIMITED, *shape[1:]) if grow else None)
         self._make_groups()
         layout = creation_properties(self._kind, chunk, self._level)
-        return h5d.create(self._file.id, self._path.encode(), type_of(self._kind), space, layout)
+        self._type = type_of(self._kind)
+        return h5d.create(self._file.id, self._path.encode(), self._type, space, layout)
 
     def _make_groups(self) -> None:
         # not left to HDF5, which may note the time of day in groups that it makes by itself
@@ -375,7 +377,7 @@ class Stream:
             self._id.set_extent((start + len(rows), *rows.shape[1:]))
         space = self._id.get_space()
         space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
-        self._id.write(h5s.create_simple(rows.shape), space, rows, type_of(self._kind))
+        self._id.write(h5s.create_simple(rows.shape), space, rows, self._type)
 
 
 def creation_properties(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
