@@ -180,6 +180,8 @@ def main() -> None:
         listed.write_text("\n".join(files))
         rows = rows_for(listed, scratch, given)
         for codec in CODECS:
+            if given.only not in codec:
+                continue
             quality = quality_for(files, codec, given.psnr)
             command = (sys.executable, __file__, listed, "--contestant", codec, quality)
             options = " ".join(f"{key}={value}" for key, value in CODECS[codec].items())
