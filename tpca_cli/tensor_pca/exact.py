@@ -195,7 +195,8 @@ def _few(count: int) -> list[slice]:
 def multiply(left: Floats, right: Floats, out: Floats | None) -> Floats:
     """left' right, one BLAS product (half of one where both are the same): what the check guards.
 
-    Flags that a BLAS leaves behind (of lanes that it throws away) mean nothing: the check decides.
+    Floating-point warnings of the product are not looked at: the check decides. Some were seen without a
+    reason in the data; we suppose that the BLAS computes on lanes that it throws away.
     """
     with np.errstate(all="ignore"):
         product: Floats = np.matmul(left.T, right, out=out)
