@@ -55,7 +55,19 @@ def test_what_is_smooth_takes_less_than_what_is_not():
 def test_flat_drawings_take_next_to_nothing():
     drawing = np.zeros((64, 64, 4), np.uint8)
     drawing[10:50, 20:40] = (255, 30, 30, 255)
-    assert len(check_within([drawing], 255)) < 400
+    assert len(check_within([drawing], 255)) < 300
+
+
+@pytest.mark.parametrize("tolerance", [0, 3])
+def test_steps_with_ragged_edges_take_less_than_their_edges_alone(tolerance):
+    rng = np.random.default_rng(3)
+    slope = np.linspace(0, 12, 96)[None, :] + np.linspace(0, 6, 64)[:, None] + rng.normal(0, 0.15, (64, 96))
+    steps = (50 * slope.astype(np.int64) + 1000).astype(np.uint16)[:, :, None]
+    equal = np.mean(steps[:, 1:] == steps[:, :-1])
+    assert 0.5 < equal < 0.95
+    data = check_within([steps], 65535, tolerance)
+    edges = -(equal * np.log2(equal) + (1 - equal) * np.log2(1 - equal)) * steps.size / 8
+    assert len(data) < edges + 300
 
 
 def test_pictures_of_one_block_help_one_another():

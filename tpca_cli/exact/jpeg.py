@@ -27,6 +27,7 @@ MODEL = priors.Model(
     + KINDS * INPUTS * 16 * (1176 + 560 + 240)
     + KINDS * (64 * 27 + 2 * 14 * 64 + 2 * 64)
     + KINDS * 3 * 16 * 12,
+    1 << 12,
     INPUTS,
 )
 TAKE_APART, PUT_TOGETHER, SKELETONS = 0, 1, 2
@@ -62,7 +63,9 @@ JPEG = Kernel(
         "SKELETONS": SKELETONS,
         "JPEG_COUNTERS": MODEL.counters,
         "INPUTS": MODEL.inputs,
-        "MIXERS": priors.MIXERS,
+        "MIXERS": MODEL.mixers,
+        "SLOWEST": 200,
+        "CALM": 3,
     },
     header="jpeg_job.h",
 )

@@ -18,10 +18,18 @@ from tpca_cli.wasm import Field, Job, Kernel, KernelStopped, Room
 
 KINDS = 3
 CONTEXTS, SLOT = 400, 32
-INPUTS = 6
-MODEL = priors.Model("pixels", KINDS * INPUTS * CONTEXTS * SLOT + KINDS * (3 * 128 + 256 + 18 * 18), INPUTS)
+INPUTS, FLAT_INPUTS = 8, 6
+FLAT_CONTEXTS = 1 << 12
+MODEL = priors.Model(
+    "pixels",
+    KINDS * (INPUTS * CONTEXTS * SLOT + 3 * 128 + 18 * 18 + 3 * FLAT_INPUTS * FLAT_CONTEXTS),
+    124 * SLOT + KINDS * 3 * 48,
+    INPUTS,
+)
 ENCODE, DECODE = 0, 1
-MARGIN, STRIP, TAPS = 4, 8, 20
+MARGIN, STRIP = 4, 8
+SUMS = 18 * 20 + 4
+"""Numbers that are kept of a strip."""
 WIDEST = 65535
 BITS_PER_SAMPLE = 24
 """No sample takes more: what it takes to be surprised sixteen times."""
@@ -54,12 +62,15 @@ PIXELS = Kernel(
         "DECODE": DECODE,
         "PIXEL_COUNTERS": MODEL.counters,
         "INPUTS": MODEL.inputs,
-        "MIXERS": priors.MIXERS,
+        "MIXERS": MODEL.mixers,
+        "SLOWEST": 128,
+        "CALM": 4,
         "CONTEXTS": CONTEXTS,
         "SLOT": SLOT,
+        "FLAT_CONTEXTS": FLAT_CONTEXTS,
         "MARGIN": MARGIN,
         "STRIP": STRIP,
-        "MOST_TAPS": TAPS,
+        "SUMS": SUMS,
         "WIDEST_PICTURE": WIDEST,
     },
     header="pixels_job.h",
@@ -145,7 +156,7 @@ def _job(
             "samples": samples,
             "planes": Room(padded, scratch=True),
             "errors": Room(padded, scratch=True),
-            "strips": Room((widest // STRIP + 2) * (TAPS * TAPS + 4), scratch=True),
+            "strips": Room((widest // STRIP + 2) * SUMS, scratch=True),
             "coded": coded,
             "coded_room": coded.size,
             "coded_length": 0 if isinstance(coded, Room) else coded.size,

@@ -14,8 +14,6 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-MIXERS = 1 << 12
-"""Sets of weights to mix opinions with."""
 MODEL = 2
 """The number of the models. A decoder needs those that a block was coded with: newer ones get another."""
 UNDECIDED, EQUAL_SHARE = 128, 16
@@ -28,16 +26,17 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Model:
-    """What a kernel has: so many counters, and mixers of so many inputs."""
+    """What a kernel has: so many counters, and so many mixers of so many inputs."""
 
     name: str
     counters: int
+    mixers: int
     inputs: int
 
     @property
     def size(self) -> int:
         """Bytes of its state."""
-        return 2 * self.counters + MIXERS * self.inputs
+        return 2 * self.counters + self.mixers * self.inputs
 
     def untrained(self) -> Bytes:
         """One that knows nothing."""

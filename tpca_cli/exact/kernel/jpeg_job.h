@@ -23,6 +23,8 @@ enum {
     JPEG_COUNTERS = 502656,
     INPUTS = 4,
     MIXERS = 4096,
+    SLOWEST = 200,
+    CALM = 3,
 };
 
 typedef struct {
@@ -73,5 +75,5 @@ _Static_assert(sizeof(Item) == 16, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x46c99377; }
+EXPORT(layout) i32 job_layout(void) { return 0x7ebbd2a2; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

@@ -10,9 +10,7 @@
 
 enum {
     LANES = 8,         // inputs, and zeros up to whole vectors
-    QUICKEST = 16384,  // what a counter moves first, of 2^15
-    SLOWEST = 200,     // and at last
-    CALM = 3,          // errors are divided by 2 to this before weights learn from them
+    QUICKEST = 16384,  // what a counter moves first, of 2^15; SLOWEST is what it moves at last
     GRADED = 1024,
 };
 
@@ -70,7 +68,7 @@ static void tell_learned(Learner learner, u8 *told) {
 }
 
 // One bit, from `count` counters. The weights of two sets, chosen by different surroundings, are added; both learn
-// from the error. Weights are in 1/16384, logits in 1/256.
+// from the error, divided by 2^CALM. Weights are in 1/16384, logits in 1/256.
 INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i16 *first, i16 *second) {
     const i32 pair = second != 0;
     v128_t low = wasm_v128_load32_zero(counters[0]), high = wasm_i32x4_splat(0), logits = wasm_i32x4_splat(0);
@@ -79,7 +77,7 @@ INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i16 *fir
         if (k >= 4) high = wasm_v128_load32_lane(counters[k], high, k & 3); \
         logits = wasm_v128_load16_lane(stretched + (counters[k]->p >> 3), logits, k); \
     }
-    GATHER(0) GATHER(1) GATHER(2) GATHER(3) GATHER(4) GATHER(5)
+    GATHER(0) GATHER(1) GATHER(2) GATHER(3) GATHER(4) GATHER(5) GATHER(6) GATHER(7)
 #undef GATHER
     v128_t one = wasm_v128_load(first), two = pair ? wasm_v128_load(second) : one;
     v128_t sum = wasm_i32x4_dot_i16x8(logits, wasm_i16x8_add_sat(one, two));
@@ -98,7 +96,7 @@ INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i16 *fir
     low = wasm_i16x8_shuffle(chances, pace, 0, 8, 1, 9, 2, 10, 3, 11);
     high = wasm_i16x8_shuffle(chances, pace, 4, 12, 5, 13, 6, 14, 7, 15);
 #define SCATTER(k) if (count > k) wasm_v128_store32_lane(counters[k], k < 4 ? low : high, k & 3);
-    SCATTER(0) SCATTER(1) SCATTER(2) SCATTER(3) SCATTER(4) SCATTER(5)
+    SCATTER(0) SCATTER(1) SCATTER(2) SCATTER(3) SCATTER(4) SCATTER(5) SCATTER(6) SCATTER(7)
 #undef SCATTER
     return bit;
 }
