@@ -93,3 +93,28 @@ def test_deep_and_truncated_coders_are_not_tuned() -> None:
     few = Coder.train(sample, plain.framing, plain.basis, 10.0, components=20, effort=0, tune=VISUAL)
     assert few.tune == PSNR
     assert dataclasses.replace(plain).tune == PSNR
+
+
+@pytest.mark.parametrize("tune", [PSNR, VISUAL])
+@pytest.mark.parametrize("step", [4.0, 40.0])
+def test_lapping_is_chosen_with_the_steps_that_will_be_used(tune: str, step: float) -> None:
+    """Blocky pictures, as JPEG leaves them: coarse steps for people hide their grid sooner than others."""
+    like, pictures = coder_of(8, 3, False), [blocky(natural(96, 96, 3, seed)) for seed in (1, 2)]
+    both = [
+        Coder.train(pictures, like.framing, like.basis, step, effort=0, lapped=lapped, tune=tune)
+        for lapped in (True, False)
+    ]
+    best = Coder.train(pictures, like.framing, like.basis, step, effort=0, tune=tune)
+    assert best.tune == tune
+    assert best.lapped == min(both, key=lambda coder: coder._price(pictures)).lapped
+    assert best._price(pictures) == min(coder._price(pictures) for coder in both)
+
+
+def blocky(picture: np.ndarray) -> np.ndarray:
+    """Each tile of 8 x 8 with the slope that it has across, and nothing finer."""
+    found = picture.copy()
+    for y in range(0, picture.shape[0], 8):
+        for x in range(0, picture.shape[1], 8):
+            tile = found[y : y + 8, x : x + 8]
+            tile[:] = tile.mean(axis=0, keepdims=True) // 16 * 16
+    return found

@@ -7,6 +7,7 @@ A block is a pure function of the coder and its pictures; it depends on no other
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +39,8 @@ from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
 STEP_LIMIT = 1 << 30
+BITS_PER_ERROR = 0.55
+"""With steps made for people, bits fall by this power of the squared error as steps grow."""
 VISUAL, PSNR = "visual", "psnr"
 """What steps are made for: what people see, or the least squared error."""
 
@@ -98,21 +101,12 @@ class Coder:
         kept = min(components or basis.components, basis.components)
         whole = kept == basis.components
         can_lap = whole and framing.kind == TILE and framing.height >= 2 * REACH and basis.indices is not None
-        if lapped is None and can_lap:
-            both = [
-                cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in (True, False)
-            ]
-            best = min(both, key=lambda coder: coder._price(sample))
-        else:
-            best = cls._fit(sample, framing, basis, step, kept, bool(lapped) and can_lap, predictor)
-        if (
-            tune == VISUAL
-            and whole
-            and framing.kind == TILE
-            and basis.indices is not None
-            and basis.depth == 8
-        ):
-            best = best._tuned()
+        can_tune = whole and framing.kind == TILE and basis.indices is not None and basis.depth == 8
+        choices = (True, False) if lapped is None and can_lap else (bool(lapped) and can_lap,)
+        fitted = [cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in choices]
+        if tune == VISUAL and can_tune:
+            fitted = [coder._tuned() for coder in fitted]
+        best = fitted[0] if len(fitted) == 1 else min(fitted, key=lambda coder: coder._price(sample))
         return best.with_filter(sample) if effort else best
 
     @classmethod
@@ -161,10 +155,16 @@ class Coder:
         return PSNR if self.factors is None else VISUAL
 
     def _price(self, sample: Sequence[Pixels]) -> float:
-        """Bits of part of a sample plus its error at the exchange rate of the quantiser."""
+        """What part of a sample costs in bits and error, at the exchange rate of the quantiser.
+
+        Where steps differ, of no one step: then a bit is worth what it is worth from step to step.
+        """
         some = batches(self.framing, sample)
         found = [self.encode(pictures) for pictures in some[:: max(-(-len(some) // 2), 1)]]
-        return sum(m.bits + int(m.sse.sum()) / (LAMBDA * self.step**2) for m in found)
+        bits, error = sum(m.bits for m in found), sum(int(m.sse.sum()) for m in found)
+        if self.factors is None:
+            return bits + error / (LAMBDA * self.step**2)
+        return math.log(max(bits, 1)) + BITS_PER_ERROR * math.log(max(error, 1))
 
     def with_filter(self, sample: Sequence[Pixels]) -> Coder:
         """With a filter fitted to the sample at this step, if blocks may have one and it is large enough."""

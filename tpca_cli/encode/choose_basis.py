@@ -215,7 +215,8 @@ class GroupDraft:
                 scaled,
                 components=components,
                 effort=0,
-                lapped=False if self.plain else self.lapped,
+                # of steps made for people another choice is the best
+                lapped=False if self.plain else None if self.tune == VISUAL else self.lapped,
                 tune=self.tune,
                 predictor=self.predictor,
             )

@@ -137,9 +137,11 @@ def _ranged(drafts: list[GroupDraft], request: EncodeRequest) -> list[GroupDraft
 def _starting_step(target: Target, reference: float = 255.0) -> float:
     if target.kind == "step":
         return target.value
+    if target.kind == "quality":  # as photographs of several kinds have it
+        step = 0.33 * math.pow(max(100 - target.value, 1), 1.24)
+    else:
+        step = first_step(target.value if target.kind == "psnr" else 34.0, 255)  # dB
     # near exactness all steps below a certain one give the same pixels
-    guess = {"psnr": target.value, "quality": 21 + 0.2 * target.value}.get(target.kind, 34.0)  # in dB
-    step = first_step(guess, 255)
     return max(step, EXACT_STEP * 255 / reference)
 
 
