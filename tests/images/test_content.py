@@ -29,6 +29,7 @@ FULL = {256: (4, 100), 257: (4, 100), 254: (4, 0)}
 XMP_GIF = b"\x21\xff\x0bXMP DataXMP" + XMP + b"\x01" + bytes(range(255, -1, -1)) + b"\0"
 
 PATHS = b"Photoshop 3.0\0" + resource(2000, b"path") + resource(0x404, IPTC)
+NO_IPTC = b"Photoshop 3.0\0" + resource(0x404, b"") + resource(0x425, bytes(16))
 IPTC_ONLY = b"Photoshop 3.0\0" + resource(0x404, IPTC) + resource(0x425, bytes(16))
 EXIF = b"II*\0\x08\0\0\0\0\0\0\0\0\0"
 
@@ -61,6 +62,7 @@ TRAPS = {
     "flir.jpg": (jpeg((0xE1, b"FLIR\0\1\0\0" + bytes(40))), "FLIR"),
     "extended.jpg": (jpeg((0xE1, b"http://ns.adobe.com/xmp/extension/\0" + bytes(50))), "extended XMP"),
     "paths.jpg": (jpeg((0xED, PATHS)), "Photoshop"),
+    "no-iptc.jpg": (jpeg((0xED, NO_IPTC)), "empty block of IPTC"),
     "ducky.jpg": (jpeg((0xEC, b"Ducky\0\1\0\4\0\0\0\x50\0\0")), "Ducky"),
     "thumb.jpg": (jpeg((0xE0, b"JFXX\0\x10" + bytes(10))), "JFXX"),
     "after.png": (png(after=b"tail"), "after the end"),

@@ -122,7 +122,9 @@ def photoshop_resources(data: bytes, parts: Parts) -> None:
         if start + 4 + size > len(data):
             parts.note("Photoshop resources that are cut short")
             return
-        if number == _IPTC:
+        if number == _IPTC and size == 0:
+            parts.note("an empty block of IPTC")
+        elif number == _IPTC:
             parts.keep("iptc", data[start + 4 : start + 4 + size])
         elif number != _IPTC_DIGEST:
             parts.note("Photoshop resources besides IPTC")
