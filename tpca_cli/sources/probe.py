@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeAlias
 
 from tpca_cli import images
@@ -89,12 +90,16 @@ def raw_bytes(member: Member) -> int:
     return member.height * member.width * kind.channels * int(kind.dtype[1])
 
 
+_PROBES = 64  # files that a thread looks at in one go: to hand over one takes as long as to read its header
+
+
 def probe_members(
     refs: Sequence[ImageRef], reading: Reading, progress: Progress | None = None
 ) -> tuple[list[Member], list[Skipped]]:
     """The headers of all files, in order; what cannot be used is skipped or, on request, fatal."""
-    found = ordered_map(lambda ref: probe_member(ref, reading), refs, reading.workers)
-    return sort_probed(found, len(refs), progress)
+    runs = [refs[start : start + _PROBES] for start in range(0, len(refs), _PROBES)]
+    found = ordered_map(lambda run: probe_shard_members(run, reading), runs, reading.workers)
+    return sort_probed(chain.from_iterable(found), len(refs), progress)
 
 
 def sort_probed(
@@ -127,11 +132,11 @@ def survey(
     return Survey(grouped(members), found.skipped + tuple(skipped), found.left_out)
 
 
-def probe_member(ref: ImageRef, reading: Reading) -> Member | Skipped:
+def probe_member(ref: ImageRef, reading: Reading, most: int) -> Member | Skipped:
     """What the header of a file says it will be."""
     try:
         header = images.probe(ref.path, reading.max_pixels, deep=reading.whole)
-        weight = _weight(header, ref.size, reading.room.most)
+        weight = _weight(header, ref.size, most)
     except (ImageRefused, StorageError) as error:
         if reading.whole and isinstance(error, ImageRefused):
             return Member(ref, 1, 1, FILE, weight=ref.size, why=str(error))
@@ -155,7 +160,8 @@ def _weight(header: Header, file_bytes: int, most: int) -> int:
 
 def probe_shard_members(refs: Sequence[ImageRef], reading: Reading) -> list[Member | Skipped]:
     """The headers of some files: what a worker is asked for."""
-    return [probe_member(ref, reading) for ref in refs]
+    most = reading.room.most
+    return [probe_member(ref, reading, most) for ref in refs]
 
 
 def fitting(members: Sequence[Member], kind: Kind, framing: Framing) -> tuple[list[Member], list[Skipped]]:
@@ -225,9 +231,6 @@ def require_images(found: Survey, sources: Sequence[str]) -> None:
 def nothing_usable(sources: Sequence[str], skipped: Sequence[Skipped], ignored: Ignored) -> TpcaError:
     """The error for sources of which no image is left, with the reason for each."""
     return no_image("no usable image", sources, skipped, ignored)
-
-
-_PROBES = 64
 
 
 def probe_headers(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> Iterator[Header | Refusal]:

@@ -163,6 +163,7 @@ class _Sweep:
     def __init__(self, patterns: Sources | None, whole: bool) -> None:
         self._patterns = patterns
         self._whole = whole
+        self._real: dict[bytes, bytes] = {}  # folders without links
         self.refs: dict[bytes, ImageRef] = {}
         self.skipped: list[Skipped] = []
         self.ignored: list[Skipped] = []
@@ -201,7 +202,16 @@ class _Sweep:
         if stat.S_ISDIR(found.st_mode):
             self._walk(path, name)
         elif self._wanted(path, name):
-            self._add_file(os.path.realpath(path), path, name, found)
+            self._add_file(self._target(path), path, name, found)
+
+    def _target(self, path: bytes) -> bytes:
+        """The file that a path leads to, without links; a list names many in few folders."""
+        folder, last = os.path.split(path)
+        if not last or os.path.islink(path):
+            return os.path.realpath(path)
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder or b".")
+        return os.path.join(self._real[folder], last)
 
     def _walk(self, root: bytes, prefix: bytes, pattern: tuple[bytes, ...] = ()) -> None:
         """All below one folder that the pattern selects; no link to a folder is followed."""
