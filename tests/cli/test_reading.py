@@ -167,7 +167,8 @@ def test_diff_of_archives(place: Path, tmp_path: Path) -> None:
 def test_diff_refuses_what_it_cannot_compare(place: Path, tmp_path: Path) -> None:
     archive, photos = place / "a.h5", place / "photos"
     assert "neither" in tpca("diff", photos, photos, code=2).err
-    tpca("diff", archive, tmp_path / "gone", code=2)
+    for words in ((archive, tmp_path / "gone"), (tmp_path / "gone", photos)):
+        assert "no such file" in tpca("diff", *words, code=2).err
     (tmp_path / "empty").mkdir()
     tpca("diff", archive, tmp_path / "empty", code=1)
     tpca("diff", archive, photos, "--decode", code=2)

@@ -6,6 +6,8 @@ archives, decode with the same size, mode and measured error. Nothing is decoded
 
 from __future__ import annotations
 
+import glob
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +101,9 @@ def diff(
     sides = [first, second]
     archives = [is_archive(side[0]) for side in sides]
     if not any(archives):
+        for side in sides:
+            if not (side[0].startswith("@") or glob.has_magic(side[0]) or os.path.lexists(side[0])):
+                raise UsageError(f"no such file or folder: {printable(side[0])}")
         raise UsageError(f"neither {first[0]} nor {second[0]} is an archive")
     with ExitStack() as stack:
         held = []
