@@ -36,6 +36,7 @@ STAGES: dict[str, dict[str, float]] = {
         "operator": 0.8,
         "coordinates": 0.85,
         "product": 0.9,
+        "energies": 0.95,
     },
     "decode": {"decoding": 0.98},
     "inspect": {"measuring": 0.98},
@@ -43,7 +44,12 @@ STAGES: dict[str, dict[str, float]] = {
     "verify": {"verifying": 0.5, "comparing": 0.98},
     "repack": {"repacking": 0.95},
 }
-WORDS = {"read images": "reading images", "operator": "summing the operator", "product": "multiplying"}
+WORDS = {
+    "read images": "reading images",
+    "operator": "summing the operator",
+    "product": "multiplying",
+    "energies": "measuring energies",
+}
 ANOTHER = 0.5  # of what is left goes to a stage that is not expected
 
 
