@@ -140,3 +140,13 @@ def test_forced_restore_replaces_links_not_their_targets(archive, tmp_path) -> N
     tpca("decode", archive, "-o", out, "--force")
     assert victim.read_bytes() == b"precious"
     assert Image.open(out / "plain.png").size == Image.open(out / "rotated.png").size == (24, 16)
+
+
+def test_an_archive_is_opened_once(archive, tmp_path, monkeypatch) -> None:
+    """Behind an address every opening costs requests."""
+    from tpca_cli.store import read
+
+    opened, genuine = [], read.open_bytes
+    monkeypatch.setattr(read, "open_bytes", lambda path: opened.append(path) or genuine(path))
+    tpca("decode", archive, "-o", tmp_path / "out", "--workers", 1)
+    assert len(opened) == 1
