@@ -131,7 +131,11 @@ APART i32 read_rich_row(Job *job, Range *range, const Line *line, const Spot *sp
 }
 
 APART i32 write_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
-    return code_row_as(job, range, 1, job->rich, line, spots, count, data, list);
+    return code_row_as(job, range, 1, 0, line, spots, count, data, list);
+}
+
+APART i32 write_rich_row(Job *job, Range *range, const Line *line, const Spot *spots, i32 count, const double *data, Hit *list) {
+    return code_row_as(job, range, 1, 1, line, spots, count, data, list);
 }
 
 static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
@@ -140,7 +144,7 @@ static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phas
     double *data = job->data + row * job->size;
     u8 *busy = job->busy + step->color * job->size;
     line_up(job, spots, row, line.family, phase, places, count);
-    i32 hits = range->writing ? write_row(job, range, &line, spots, count, data, job->hits) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, count, job->hits);
+    i32 hits = range->writing ? (job->rich ? write_rich_row : write_row)(job, range, &line, spots, count, data, job->hits) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, count, job->hits);
     i32 pictures = job->picture_count > 0, slot = pictures ? slot_of(job, row) : 0;
     for (i32 k = 0; k < hits; k++) {  // nobody in this row looks at them
         Hit hit = job->hits[k];
