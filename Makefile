@@ -138,7 +138,7 @@ priors-exact: $(VENV)/ready ## train the models of exact coding: DATA="folder fo
 	@$(BIN)/python tools/fit_exact_priors.py $(DATA)
 
 bench-exact: $(VENV)/ready-bench ## bytes, speed and identity of exact archives beside lossless codecs: DATA=folder (of sets) LIMIT=200 [RESIZE=HxW]
-	@$(BIN)/python tests/benchmarks/exact.py $(DATA) --limit $(LIMIT) $(if $(RESIZE),--size $(RESIZE))
+	@$(BIN)/python tests/benchmarks/exact.py $(DATA) --limit $(if $(filter 600,$(LIMIT)),200,$(LIMIT)) $(if $(RESIZE),--size $(RESIZE))
 
 clean: ## remove what the targets made
 	rm -rf demo_out .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz build dist *.egg-info

@@ -52,7 +52,9 @@ JPEG = Kernel(
         Field("i64", "room", "for so many coefficients"),
         Field("i32", "damaged"),
         Field("const u8 *", "priors", "counters and weights to begin with"),
+        Field("i32", "given", "bytes of them, 0 for those that the kernel has of this model"),
         Field("i32", "model", "the number of these, 0 for none"),
+        Field("i32", "missing", "whether it has none"),
         Field("i32", "tell", "whether to say what was learned"),
         Field("u8 *", "learned"),
     ],
@@ -107,8 +109,7 @@ def _apart(mode: int, files: Sequence[bytes], model: priors.Bytes | None, *, tel
     items["length"] = [len(data) for data in files]
     whole = np.frombuffer(b"".join(files), np.uint8)
     room = max((_coefficients(data) for data in files), default=1)
-    job = _job(mode, items, whole, whole.size, Room(whole.size + 4096, scratch=True), room, model, tell=tell)
-    job.run()
+    job = _ran(mode, items, whole, whole.size, Room(whole.size + 4096, scratch=True), room, model, tell=tell)
     if job.number("damaged"):
         raise RuntimeError("coded JPEG files take more room than the files")
     return job
@@ -131,9 +132,8 @@ def put_together(skeletons: Sequence[Skeleton], coded: bytes, size: int) -> list
     items["padding"] = [skeleton.padding for skeleton in skeletons]
     whole = np.frombuffer(b"".join(skeleton.data for skeleton in skeletons), np.uint8)
     room = max((_coefficients(skeleton.data, size) for skeleton in skeletons), default=1)
-    job = _job(PUT_TOGETHER, items, whole, size, np.frombuffer(coded, np.uint8), room, None, tell=False)
     try:
-        job.run()
+        job = _ran(PUT_TOGETHER, items, whole, size, np.frombuffer(coded, np.uint8), room, None, tell=False)
     except KernelStopped as error:
         raise FileRefused(f"JPEG files that cannot be put together ({error})") from None
     lengths = job["items"]["length"].astype(np.int64)
@@ -143,7 +143,7 @@ def put_together(skeletons: Sequence[Skeleton], coded: bytes, size: int) -> list
     return [job["output"][end - length : end].tobytes() for length, end in zip(lengths, ends, strict=True)]
 
 
-def _job(
+def _ran(
     mode: int,
     items: np.ndarray[tuple[int], np.dtype[np.void]],
     given: priors.Bytes,
@@ -154,8 +154,7 @@ def _job(
     *,
     tell: bool,
 ) -> Job:
-    state = priors.trained(MODEL) if model is None else model
-    return Job.of(
+    return MODEL.run(
         JPEG,
         {
             "mode": mode,
@@ -170,11 +169,10 @@ def _job(
             "coefficients": Room(room, scratch=True),
             "room": room,
             "damaged": 0,
-            "priors": state,
-            "model": priors.MODEL if model is None else 0,
             "tell": int(tell),
-            "learned": Room(state.size if tell else 1, scratch=True),
+            "learned": Room(MODEL.size if tell else 1, scratch=True),
         },
+        model,
     )
 
 

@@ -52,7 +52,9 @@ PIXELS = Kernel(
         Field("i32", "coded_length"),
         Field("i32", "damaged"),
         Field("const u8 *", "priors", "counters and weights to begin with"),
+        Field("i32", "given", "bytes of them, 0 for those that the kernel has of this model"),
         Field("i32", "model", "the number of these, 0 for none"),
+        Field("i32", "missing", "whether it has none"),
         Field("i32", "tell", "whether to say what was learned"),
         Field("u8 *", "learned"),
     ],
@@ -98,8 +100,7 @@ def _encoded(
     shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
     samples = np.concatenate([p.ravel() for p in pictures])
     room = Room(samples.size * BITS_PER_SAMPLE // 8 + 4096, scratch=True)
-    job = _job(ENCODE, shapes, pictures[0].shape[2], (peak, tolerance), samples, room, model, tell=tell)
-    job.run()
+    job = _ran(ENCODE, shapes, pictures[0].shape[2], (peak, tolerance), samples, room, model, tell=tell)
     if job.number("damaged"):
         raise RuntimeError("coded pixels take more room than foreseen")
     return job
@@ -111,11 +112,9 @@ def decode(
     """The pictures of these shapes; FileRefused if the bytes are not theirs."""
     total = sum(h * w for h, w in shapes) * channels
     coded = np.frombuffer(data, np.uint8)
-    job = _job(
-        DECODE, shapes, channels, (peak, tolerance), Room(total, scratch=True), coded, None, tell=False
-    )
+    bounds, samples = (peak, tolerance), Room(total, scratch=True)
     try:
-        job.run()
+        job = _ran(DECODE, shapes, channels, bounds, samples, coded, None, tell=False)
     except KernelStopped as error:
         raise FileRefused(f"pixels that cannot be decoded ({error})") from None
     if job.number("damaged"):
@@ -130,7 +129,7 @@ def _split(job: Job, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.gener
     return [part.reshape(shape).astype(dtype) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _job(
+def _ran(
     mode: int,
     shapes: Sequence[tuple[int, int]],
     channels: int,
@@ -141,10 +140,9 @@ def _job(
     *,
     tell: bool,
 ) -> Job:
-    state = priors.trained(MODEL) if model is None else model
     widest = max(w for _, w in shapes)
     padded = max((h + MARGIN + 2) * (w + 2 * MARGIN) for h, w in shapes) * channels
-    return Job.of(
+    return MODEL.run(
         PIXELS,
         {
             "mode": mode,
@@ -161,9 +159,8 @@ def _job(
             "coded_room": coded.size,
             "coded_length": 0 if isinstance(coded, Room) else coded.size,
             "damaged": 0,
-            "priors": state,
-            "model": priors.MODEL if model is None else 0,
             "tell": int(tell),
-            "learned": Room(state.size if tell else 1, scratch=True),
+            "learned": Room(MODEL.size if tell else 1, scratch=True),
         },
+        model,
     )

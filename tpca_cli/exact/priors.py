@@ -14,6 +14,8 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca_cli.wasm import Job, Kernel, Values
+
 MODEL = 2
 """The number of the models. A decoder needs those that a block was coded with: newer ones get another."""
 UNDECIDED, EQUAL_SHARE = 128, 16
@@ -44,6 +46,17 @@ class Model:
         state[: 2 * self.counters : 2] = UNDECIDED
         state[2 * self.counters :] = EQUAL_SHARE
         return state
+
+    def run(self, kernel: Kernel, values: Values, state: Bytes | None) -> Job:
+        """Run a job from this state, or from the shipped one: a kernel that has it not yet asks for it."""
+        given = np.zeros(0, np.uint8) if state is None else state
+        while True:
+            begin: Values = {"priors": given, "given": given.size, "model": MODEL if state is None else 0}
+            job = Job.of(kernel, {**values, **begin, "missing": 0})
+            job.run()
+            if not job.number("missing"):
+                return job
+            given = trained(self)
 
     def packed(self, state: Bytes) -> bytes:
         """A state as it is shipped."""

@@ -11,12 +11,13 @@ EXPORT(run) void run(void) {
     Job *job = &the_job;
     prepare();
     make_places();
+    job->missing = job->mode != SKELETONS && !start_learning(jpeg_learner, job->priors, job->given, job->model);
+    if (job->missing) return;
     const u8 *in = job->input;
     u8 *out = job->output, *end = out + job->output_room;
     if (job->mode != PUT_TOGETHER) {
         i16 *room = job->coefficients;
         i64 left = job->room;
-        if (job->mode == TAKE_APART) start_learning(jpeg_learner, job->priors, job->model);
         open_range(job->coded, job->coded_room, 1);
         for (i32 k = 0; k < job->files; k++) {
             Item *item = job->items + k;
@@ -33,7 +34,6 @@ EXPORT(run) void run(void) {
         if (job->tell) tell_learned(jpeg_learner, job->learned);
         return;
     }
-    start_learning(jpeg_learner, job->priors, job->model);
     open_range(job->coded, job->coded_length, 0);
     for (i32 k = 0; k < job->files && !job->damaged; k++) {
         Item *item = job->items + k;

@@ -44,9 +44,10 @@ static void prepare(void) {
     for (i32 x = 0; x < GRADED; x++) grades[x] = x < 4 ? x : 2 * digits_of(x) - 2 + (x >> (digits_of(x) - 2) & 1);
 }
 
-// A model with a number is unpacked once; one without (0) each time.
-static void start_learning(Learner learner, const u8 *given, i32 model) {
+// A model with a number is unpacked once; one without (0) each time. Returns 0 if there is nothing to unpack.
+static i32 start_learning(Learner learner, const u8 *given, i32 size, i32 model) {
     if (!model || model != fresh_model) {
+        if (!size) return 0;
         for (i32 k = 0; k < learner.count; k++, given += 2)
             learner.fresh[k] = (Counter){squashed[clipped((given[0] - 128) * 16, -STEEPEST, STEEPEST) + STEEPEST] >> 1, paces[given[1]]};
         for (i32 k = 0; k < MIXERS * INPUTS; k++) learner.fresh_weights[k / INPUTS][k % INPUTS] = ((i8)given[k]) * (1 << 7);
@@ -54,6 +55,7 @@ static void start_learning(Learner learner, const u8 *given, i32 model) {
     }
     __builtin_memcpy(learner.counters, learner.fresh, learner.count * sizeof(Counter));
     __builtin_memcpy(learner.weights, learner.fresh_weights, MIXERS * LANES * sizeof(i16));
+    return 1;
 }
 
 // The mirror of `start_learning`, for the program that fits what is shipped.

@@ -11,7 +11,8 @@ static i32 order_of(i32 channels, i32 k) {  // green first: it tells most about 
 EXPORT(run) void run(void) {
     Job *job = &the_job;
     prepare();
-    start_learning(pixel_learner, job->priors, job->model);
+    job->missing = !start_learning(pixel_learner, job->priors, job->given, job->model);
+    if (job->missing) return;
     __builtin_memset(biases, 0, sizeof biases);
     __builtin_memset(overall, 0, sizeof overall);
     __builtin_memset(slow, 0, sizeof slow);

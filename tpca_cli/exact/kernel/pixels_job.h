@@ -49,7 +49,9 @@ typedef struct {
     i32 coded_length;
     i32 damaged;
     const u8 *priors;   // counters and weights to begin with
+    i32 given;          // bytes of them, 0 for those that the kernel has of this model
     i32 model;          // the number of these, 0 for none
+    i32 missing;        // whether it has none
     i32 tell;           // whether to say what was learned
     u8 *learned;
 } Job;
@@ -69,13 +71,15 @@ _Static_assert(offsetof(Job, coded_room) == 44, "as in Python");
 _Static_assert(offsetof(Job, coded_length) == 48, "as in Python");
 _Static_assert(offsetof(Job, damaged) == 52, "as in Python");
 _Static_assert(offsetof(Job, priors) == 56, "as in Python");
-_Static_assert(offsetof(Job, model) == 60, "as in Python");
-_Static_assert(offsetof(Job, tell) == 64, "as in Python");
-_Static_assert(offsetof(Job, learned) == 68, "as in Python");
-_Static_assert(sizeof(Job) == 72, "as in Python");
+_Static_assert(offsetof(Job, given) == 60, "as in Python");
+_Static_assert(offsetof(Job, model) == 64, "as in Python");
+_Static_assert(offsetof(Job, missing) == 68, "as in Python");
+_Static_assert(offsetof(Job, tell) == 72, "as in Python");
+_Static_assert(offsetof(Job, learned) == 76, "as in Python");
+_Static_assert(sizeof(Job) == 80, "as in Python");
 
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x6c97c580; }
+EXPORT(layout) i32 job_layout(void) { return 0x579737f9; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build
