@@ -16,6 +16,7 @@ from command import tpca
 from pictures import folder
 
 import tpca_cli
+from tpca_cli import formats
 from tpca_cli.cli.main import COMMANDS
 from tpca_cli.cli.main import tpca as group
 
@@ -200,3 +201,25 @@ def test_the_paper_is_cited_in_the_same_words() -> None:
     citation = (ROOT / "CITATION.cff").read_text()
     for words in ("Tensor PCA from basis in tensor space", "Turchetti", "Falaschetti", "2305.02803"):
         assert words in README and words in citation
+
+
+def test_the_readme_says_how_to_install_right_after_the_demo() -> None:
+    """Ways to install, Python versions, platform, every format that is read, and completion."""
+    sections = README.split("\n## ")
+    assert "make demo" in sections[0] and sections[1].startswith("Installing")
+    project = (ROOT / "pyproject.toml").read_text()
+    pythons = re.findall(r"Python :: (3\.\d+)", project)
+    for words in (
+        "pipx install tpca-cli",
+        "pip install tpca-cli",
+        "Linux",
+        pythons[0],
+        pythons[-1],
+        "ompletion",
+    ):
+        assert words in sections[1], words
+    names = {"HEIF": "HEIC", "JXL": "JPEG XL", "WEBP": "WebP"}
+    for name in formats.FORMATS:
+        assert names.get(name, name) in sections[1], name
+    for extras in re.findall(r"tpca-cli\[([\w,]+)\]", README):
+        assert all(re.search(rf"^{extra} = ", project, re.M) for extra in extras.split(",")), extras
