@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Outcome, default_signals, reserved
+from harness import Outcome, default_signals, inherited, reserved
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from pictures import folder, natural, save
@@ -84,7 +84,7 @@ def forked(
     env: dict[str, str] | None = None,
 ) -> Ended:
     """`tpca` in a forked child, after `before` has spoiled something there; a hang ends by SIGALRM."""
-    began = time.monotonic()
+    began, parents = time.monotonic(), inherited()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
@@ -115,7 +115,7 @@ def forked(
             stream.seek(0)
             texts.append(stream.read().decode("utf-8", "replace"))
     ended = os.waitstatus_to_exitcode(status)
-    return Ended(ended, *texts, seconds=time.monotonic() - began, peak=usage.ru_maxrss)
+    return Ended(ended, *texts, seconds=time.monotonic() - began, peak=usage.ru_maxrss - parents)
 
 
 def check_failed(outcome: Outcome, *codes: int) -> None:

@@ -132,6 +132,19 @@ def reserved() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
+def _resident() -> int:
+    """Kilobytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
+
+
+_AT_START = _resident()
+
+
+def inherited() -> int:
+    """Kilobytes that a forked child has only because of earlier tests in this process."""
+    return max(_resident() - _AT_START, 0)
+
+
 def in_child(
     work: Callable[[], object], *, memory: int | None = None, timeout: float = 30
 ) -> tuple[int, float, int]:
@@ -139,7 +152,7 @@ def in_child(
 
     Exit code 0 for a normal return, the error's own for a TpcaError, 99 for any other exception.
     """
-    began = time.monotonic()
+    began, before = time.monotonic(), inherited()
     child = os.fork()
     if child == 0:
         code = 99
@@ -157,4 +170,4 @@ def in_child(
         finally:
             os._exit(code)
     _, status, usage = os.wait4(child, 0)
-    return os.waitstatus_to_exitcode(status), time.monotonic() - began, usage.ru_maxrss
+    return os.waitstatus_to_exitcode(status), time.monotonic() - began, usage.ru_maxrss - before
