@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tpca_cli.codec import kernel_job  # noqa: E402
-from tpca_cli.exact.jpeg import JPEG  # noqa: E402
-from tpca_cli.exact.pixels import PIXELS  # noqa: E402
+from tpca_cli.exact.jpeg import FIRST_JPEG, JPEG  # noqa: E402
+from tpca_cli.exact.pixels import FIRST_PIXELS, PIXELS  # noqa: E402
 from tpca_cli.images.resize import bicubic_kernel  # noqa: E402
 from tpca_cli.visual.ssimulacra2 import KERNEL  # noqa: E402
 from tpca_cli.wasm import C_TYPES, Field, Kernel  # noqa: E402
@@ -86,6 +86,8 @@ def kernels() -> dict[str, Kernel]:
         "visual/ssimulacra2.py": KERNEL,
         "exact/jpeg.py": JPEG,
         "exact/pixels.py": PIXELS,
+        "exact/jpeg.py, FIRST_JPEG": FIRST_JPEG,
+        "exact/pixels.py, FIRST_PIXELS": FIRST_PIXELS,
     }
 
 

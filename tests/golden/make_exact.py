@@ -23,6 +23,8 @@ from golden.make import noise, picture
 from tpca_cli import Archive
 
 HOME = Path(__file__).parent / "exact"
+FIRST = Path(__file__).parent / "exact_1"
+"""Archives of the first models, which nothing writes any more."""
 
 
 def fill(root: Path) -> None:

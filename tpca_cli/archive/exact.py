@@ -24,16 +24,17 @@ Shape = tuple[int, int]
 
 
 @functools.lru_cache(maxsize=16)
-def _coder(method: str, tables: bytes, meta: tuple[int, int, int]) -> JpegCoder | FileCoder | PixelCoder:
-    channels, peak, tolerance = meta
-    described = {"method": method, "channels": channels, "peak": peak, "coder": {"tolerance": tolerance}}
+def _coder(method: str, tables: bytes, meta: tuple[int, int, int, int]) -> JpegCoder | FileCoder | PixelCoder:
+    channels, peak, tolerance, model = meta
+    settings = {"tolerance": tolerance, "model": model}
+    described = {"method": method, "channels": channels, "peak": peak, "coder": settings}
     return coder_of(described, split_arrays(np.frombuffer(tables, np.uint8)))
 
 
 def coder(group: Group) -> JpegCoder | FileCoder | PixelCoder:
     """The coder of a group."""
     meta = group.meta
-    numbers = (int(meta["channels"]), int(meta["peak"]), int(meta["coder"]["tolerance"]))
+    numbers = (meta["channels"], meta["peak"], meta["coder"]["tolerance"], meta["coder"]["model"])
     return _coder(str(meta["method"]), group.tables.tobytes(), numbers)
 
 
@@ -102,8 +103,7 @@ def recoded(group: Group, data: bytes, shapes: Sequence[Shape], kept: Sequence[i
     some = [shapes[position] for position in kept]
     if isinstance(found, PixelCoder):
         wanted = found.decode(data, shapes)
-        lossless = PixelCoder(found.channels, found.peak, found.tolerance)
-        block, back = lossless.encode([wanted[position] for position in kept])
+        block, back = found.encode([wanted[position] for position in kept])
         if any((one != wanted[position]).any() for one, position in zip(back, kept, strict=True)):
             raise FileRefused("pixels within a tolerance cannot be coded anew without changing them")
         return block

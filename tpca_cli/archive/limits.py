@@ -225,7 +225,7 @@ EXACT_GROUP: Mapping[str, Any] = {
         "framing": GROUP["coder"]["framing"],
         "components": _one_of(1),
         "tolerance": _is_count,
-        "model": _one_of(2),
+        "model": _one_of(1, 2),
     },
 }
 """The same for a group whose images come back exactly."""

@@ -114,7 +114,9 @@ def _plans(
         at = [held.get((kind.dtype, kind.channels, *way)) for way in ways]
         jpeg = _headers(own, reading) if at[0] is None else exact.coder(known[at[0]])
         assert isinstance(jpeg, JpegCoder)
-        pixels = PixelCoder(kind.channels, kind.peak, tolerance)
+        known_pixels = None if at[1] is None else exact.coder(known[at[1]])
+        pixels = known_pixels or PixelCoder(kind.channels, kind.peak, tolerance)
+        assert isinstance(pixels, PixelCoder)
         first, second, third = (next(fresh) if number is None else number for number in at)
         plans.append(ExactPlan(kind, own, jpeg, pixels, FileCoder(), (first, second, third)))
     return plans

@@ -46,6 +46,7 @@ class JpegCoder:
     """JPEG files, by their coefficients."""
 
     templates: Templates = field(default_factory=Templates)
+    model: int = MODEL
     method = "jpeg"
 
     @classmethod
@@ -57,11 +58,11 @@ class JpegCoder:
     def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
         """A block of those files that come back from it bit for bit, and which these are."""
         try:
-            parts = jpeg.take_apart(files)
+            parts = jpeg.take_apart(files, self.model)
             taken = [skeleton is not None for skeleton in parts.skeletons]
         except KernelStopped:  # a file that nobody foresaw: the others do without it
             taken = [self._returns(data, size) for data, size in zip(files, shapes, strict=True)]
-            parts = jpeg.take_apart([data for data, good in zip(files, taken, strict=True) if good])
+            parts = self._apart(files, taken)
         while any(taken):
             some = [data for data, good in zip(files, taken, strict=True) if good]
             sizes = [shape for shape, good in zip(shapes, taken, strict=True) if good]
@@ -74,12 +75,15 @@ class JpegCoder:
                 return block, taken
             again = iter(same)
             taken = [good and next(again) for good in taken]
-            parts = jpeg.take_apart([data for data, good in zip(files, taken, strict=True) if good])
+            parts = self._apart(files, taken)
         return b"", taken
+
+    def _apart(self, files: Sequence[bytes], taken: Sequence[bool]) -> jpeg.Parts:
+        return jpeg.take_apart([data for data, good in zip(files, taken, strict=True) if good], self.model)
 
     def _returns(self, data: bytes, shape: Shape) -> bool:
         try:
-            return self.decode_files(self._joined([data], jpeg.take_apart([data])), [shape]) == [data]
+            return self.decode_files(self._joined([data], self._apart([data], [True])), [shape]) == [data]
         except (FileRefused, KernelStopped):
             return False
 
@@ -98,7 +102,7 @@ class JpegCoder:
         pixels = sum((height + TILE) * (width + TILE) for height, width in shapes)
         if size > sum(len(skeleton.data) for skeleton in skeletons) + BYTES_PER_PIXEL * pixels:
             raise FileRefused(f"JPEG files of {size} bytes for {pixels} pixels")
-        return jpeg.put_together(skeletons, coded, size)
+        return jpeg.put_together(skeletons, coded, size, self.model)
 
     def to_arrays(self) -> Arrays:
         """What a group stores of it."""
@@ -106,10 +110,10 @@ class JpegCoder:
         return {name: join_blobs(list(blobs)) for name, blobs in found.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> JpegCoder:
-        """The mirror of `to_arrays`."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], model: int = MODEL) -> JpegCoder:
+        """The mirror of `to_arrays`, for the models of this number."""
         found = (split_blobs(np.asarray(arrays[name], np.uint8)) for name in ("templates", "segments"))
-        return cls(Templates(*(tuple(blobs) for blobs in found)))
+        return cls(Templates(*(tuple(blobs) for blobs in found)), model)
 
 
 @dataclass(frozen=True)
@@ -149,30 +153,31 @@ class PixelCoder:
     channels: int
     peak: int
     tolerance: int = 0
+    model: int = MODEL
     method = "pixels"
 
     def encode(self, pictures: Sequence[Pixels]) -> tuple[bytes, list[Pixels]]:
         """A block, and the pictures that a reader will get."""
         if self.peak < 256:
-            return pixels.encode(pictures, self.peak, self.tolerance)
+            return pixels.encode(pictures, self.peak, self.tolerance, self.model)
         values = np.unique(np.concatenate([np.unique(picture) for picture in pictures]))
         if self.tolerance or SPARSE * len(values) > int(values[-1]) + 1:
-            data, told = pixels.encode(pictures, self.peak, self.tolerance)
+            data, told = pixels.encode(pictures, self.peak, self.tolerance, self.model)
             return bytes(SHORT) + data, told
         table = zlib.compress(np.diff(values, prepend=0).astype("<u2").tobytes(), 9)
         ranks = [np.searchsorted(values, picture).astype(np.uint16) for picture in pictures]
-        data, told = pixels.encode(ranks, max(len(values) - 1, 1), 0)
+        data, told = pixels.encode(ranks, max(len(values) - 1, 1), 0, self.model)
         return len(table).to_bytes(SHORT, "little") + table + data, [values[rank] for rank in told]
 
     def decode(self, data: bytes, shapes: Sequence[Shape]) -> list[Pixels]:
         """The pictures of a block."""
         if self.peak < 256:
-            return pixels.decode(data, shapes, self.channels, self.peak, self.tolerance)
+            return pixels.decode(data, shapes, self.channels, self.peak, self.tolerance, self.model)
         length = SHORT + int.from_bytes(data[:SHORT], "little")
         if length == SHORT:
-            return pixels.decode(data[SHORT:], shapes, self.channels, self.peak, self.tolerance)
+            return pixels.decode(data[SHORT:], shapes, self.channels, self.peak, self.tolerance, self.model)
         values = _values(data[SHORT:length], self.peak)
-        ranks = pixels.decode(data[length:], shapes, self.channels, max(len(values) - 1, 1))
+        ranks = pixels.decode(data[length:], shapes, self.channels, max(len(values) - 1, 1), 0, self.model)
         if max(int(rank.max()) for rank in ranks) >= len(values):
             raise FileRefused("a sample with a value that its block does not have")
         return [values[rank] for rank in ranks]
@@ -210,8 +215,11 @@ def prepare() -> None:
 def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactCoder:
     """The coder of a group by its description and its tables; FileRefused if they cannot be one's."""
     try:
+        model = int(meta["coder"]["model"])
+        if model not in jpeg.MODELS:
+            raise FileRefused(f"it needs the models number {model}, which this program does not have")
         if meta["method"] == "jpeg":
-            return JpegCoder.from_arrays(arrays)
+            return JpegCoder.from_arrays(arrays, model)
         if meta["method"] == "files":
             return FileCoder()
         tolerance, peak, channels = int(meta["coder"]["tolerance"]), int(meta["peak"]), int(meta["channels"])
@@ -219,11 +227,12 @@ def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Exa
         raise FileRefused(f"the coder of a group is incomplete or malformed ({error})") from error
     if not (0 <= tolerance < peak < 1 << 16 and 1 <= channels <= 4):
         raise FileRefused(f"samples up to {peak} with an error of {tolerance}")
-    return PixelCoder(channels, peak, tolerance)
+    return PixelCoder(channels, peak, tolerance, model)
 
 
 def described(coder: ExactCoder, channels: int) -> dict[str, Any]:
     """The part of a group's description that is the coder's."""
     framing = {"kind": "tile", "height": TILE, "width": TILE, "channels": channels}
     tolerance = coder.tolerance if isinstance(coder, PixelCoder) else 0
-    return {"framing": framing, "components": 1, "tolerance": tolerance, "model": MODEL}
+    model = MODEL if isinstance(coder, FileCoder) else coder.model
+    return {"framing": framing, "components": 1, "tolerance": tolerance, "model": model}

@@ -71,6 +71,23 @@ JPEG = Kernel(
     },
     header="jpeg_job.h",
 )
+FIRST = priors.Model("jpeg", KINDS * 230_208, 1 << 12, 6, 1)
+FIRST_JPEG = Kernel(
+    "exact/kernel_1/jpeg.wasm",
+    [field for field in JPEG.fields if field.name not in ("given", "missing")],
+    JPEG.records,
+    {
+        "TAKE_APART": TAKE_APART,
+        "PUT_TOGETHER": PUT_TOGETHER,
+        "SKELETONS": SKELETONS,
+        "JPEG_COUNTERS": FIRST.counters,
+        "INPUTS": FIRST.inputs,
+        "MIXERS": FIRST.mixers,
+    },
+    header="jpeg_job.h",
+)
+MODELS = {1: (FIRST, FIRST_JPEG), 2: (MODEL, JPEG)}
+"""By their numbers: a block is read with those that it was coded with."""
 
 
 @dataclass(frozen=True)
@@ -89,27 +106,28 @@ class Parts:
     coded: bytes
 
 
-def take_apart(files: Sequence[bytes], model: priors.Bytes | None = None) -> Parts:
+def take_apart(files: Sequence[bytes], model: int = priors.MODEL) -> Parts:
     """The parts of some files; those of a file that cannot be taken apart are not among them."""
-    return _taken(_apart(TAKE_APART, files, model, tell=False))
+    return _taken(_apart(TAKE_APART, files, None, model))
 
 
 def skeletons_of(files: Sequence[bytes]) -> tuple[Skeleton | None, ...]:
     """The skeletons alone, which takes much less time."""
-    return _taken(_apart(SKELETONS, files, None, tell=False)).skeletons
+    return _taken(_apart(SKELETONS, files, None, priors.MODEL)).skeletons
 
 
 def learned_from(files: Sequence[bytes]) -> priors.Bytes:
     """The state of an untrained model after these files."""
-    return np.array(_apart(TAKE_APART, files, MODEL.untrained(), tell=True)["learned"])
+    return np.array(_apart(TAKE_APART, files, MODEL.untrained(), priors.MODEL)["learned"])
 
 
-def _apart(mode: int, files: Sequence[bytes], model: priors.Bytes | None, *, tell: bool) -> Job:
+def _apart(mode: int, files: Sequence[bytes], state: priors.Bytes | None, model: int) -> Job:
     items = np.zeros(len(files), ITEM)
     items["length"] = [len(data) for data in files]
     whole = np.frombuffer(b"".join(files), np.uint8)
     room = max((_coefficients(data) for data in files), default=1)
-    job = _ran(mode, items, whole, whole.size, Room(whole.size + 4096, scratch=True), room, model, tell=tell)
+    coded = Room(whole.size + 4096, scratch=True)
+    job = _ran(mode, items, whole, whole.size, coded, room, state, model)
     if job.number("damaged"):
         raise RuntimeError("coded JPEG files take more room than the files")
     return job
@@ -125,7 +143,9 @@ def _taken(job: Job) -> Parts:
     return Parts(tuple(skeletons), job["coded"][: job.number("coded_length")].tobytes())
 
 
-def put_together(skeletons: Sequence[Skeleton], coded: bytes, size: int) -> list[bytes]:
+def put_together(
+    skeletons: Sequence[Skeleton], coded: bytes, size: int, model: int = priors.MODEL
+) -> list[bytes]:
     """The files of these parts, `size` bytes in all; FileRefused if they do not belong together."""
     items = np.zeros(len(skeletons), ITEM)
     items["skeleton"] = [len(skeleton.data) for skeleton in skeletons]
@@ -133,7 +153,8 @@ def put_together(skeletons: Sequence[Skeleton], coded: bytes, size: int) -> list
     whole = np.frombuffer(b"".join(skeleton.data for skeleton in skeletons), np.uint8)
     room = max((_coefficients(skeleton.data, size) for skeleton in skeletons), default=1)
     try:
-        job = _ran(PUT_TOGETHER, items, whole, size, np.frombuffer(coded, np.uint8), room, None, tell=False)
+        given = np.frombuffer(coded, np.uint8)
+        job = _ran(PUT_TOGETHER, items, whole, size, given, room, None, model)
     except KernelStopped as error:
         raise FileRefused(f"JPEG files that cannot be put together ({error})") from None
     lengths = job["items"]["length"].astype(np.int64)
@@ -150,12 +171,12 @@ def _ran(
     output: int,
     coded: priors.Bytes | Room,
     room: int,
-    model: priors.Bytes | None,
-    *,
-    tell: bool,
+    state: priors.Bytes | None,
+    model: int,
 ) -> Job:
-    return MODEL.run(
-        JPEG,
+    used, kernel = MODELS[model]
+    return used.run(
+        kernel,
         {
             "mode": mode,
             "files": len(items),
@@ -169,10 +190,10 @@ def _ran(
             "coefficients": Room(room, scratch=True),
             "room": room,
             "damaged": 0,
-            "tell": int(tell),
-            "learned": Room(MODEL.size if tell else 1, scratch=True),
+            "tell": int(state is not None),
+            "learned": Room(1 if state is None else used.size, scratch=True),
         },
-        model,
+        state,
     )
 
 

@@ -77,13 +77,43 @@ PIXELS = Kernel(
     },
     header="pixels_job.h",
 )
+FIRST = priors.Model("pixels", KINDS * (6 * CONTEXTS * SLOT + 3 * 128 + 256 + 18 * 18), 1 << 12, 6, 1)
+FIRST_TAPS = 20
+FIRST_PIXELS = Kernel(
+    "exact/kernel_1/pixels.wasm",
+    [
+        field._replace(c_type="double *") if field.name == "strips" else field
+        for field in PIXELS.fields
+        if field.name not in ("given", "missing")
+    ],
+    PIXELS.records,
+    {
+        "ENCODE": ENCODE,
+        "DECODE": DECODE,
+        "PIXEL_COUNTERS": FIRST.counters,
+        "INPUTS": FIRST.inputs,
+        "MIXERS": FIRST.mixers,
+        "CONTEXTS": CONTEXTS,
+        "SLOT": SLOT,
+        "MARGIN": MARGIN,
+        "STRIP": STRIP,
+        "MOST_TAPS": FIRST_TAPS,
+        "WIDEST_PICTURE": WIDEST,
+    },
+    header="pixels_job.h",
+)
+MODELS = {
+    1: (FIRST, FIRST_PIXELS, FIRST_TAPS * FIRST_TAPS + FIRST_TAPS + 1),
+    2: (MODEL, PIXELS, SUMS),
+}
+"""By their numbers, with what they keep of a strip: a block is read with those that it was coded with."""
 
 
 def encode(
-    pictures: Sequence[Pixels], peak: int, tolerance: int = 0, model: priors.Bytes | None = None
+    pictures: Sequence[Pixels], peak: int, tolerance: int = 0, model: int = priors.MODEL
 ) -> tuple[bytes, list[Pixels]]:
     """Pictures (h, w, c) of one kind as bytes, and what a decoder will make of them."""
-    job = _encoded(pictures, peak, tolerance, model, tell=False)
+    job = _encoded(pictures, (peak, tolerance), None, model)
     data = job["coded"][: job.number("coded_length")].tobytes()
     back = pictures if not tolerance else _split(job, [p.shape for p in pictures], pictures[0].dtype)
     return data, list(back)
@@ -91,30 +121,36 @@ def encode(
 
 def learned_from(pictures: Sequence[Pixels], peak: int) -> priors.Bytes:
     """The state of an untrained model after these pictures."""
-    return np.array(_encoded(pictures, peak, 0, MODEL.untrained(), tell=True)["learned"])
+    return np.array(_encoded(pictures, (peak, 0), MODEL.untrained(), priors.MODEL)["learned"])
 
 
 def _encoded(
-    pictures: Sequence[Pixels], peak: int, tolerance: int, model: priors.Bytes | None, *, tell: bool
+    pictures: Sequence[Pixels], bounds: tuple[int, int], state: priors.Bytes | None, model: int
 ) -> Job:
+    """A job that coded pictures and, if it began with a given state, tells what it learned."""
     shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
     samples = np.concatenate([p.ravel() for p in pictures])
     room = Room(samples.size * BITS_PER_SAMPLE // 8 + 4096, scratch=True)
-    job = _ran(ENCODE, shapes, pictures[0].shape[2], (peak, tolerance), samples, room, model, tell=tell)
+    job = _ran(ENCODE, shapes, pictures[0].shape[2], bounds, samples, room, state, model)
     if job.number("damaged"):
         raise RuntimeError("coded pixels take more room than foreseen")
     return job
 
 
 def decode(
-    data: bytes, shapes: Sequence[tuple[int, int]], channels: int, peak: int, tolerance: int = 0
+    data: bytes,
+    shapes: Sequence[tuple[int, int]],
+    channels: int,
+    peak: int,
+    tolerance: int = 0,
+    model: int = priors.MODEL,
 ) -> list[Pixels]:
     """The pictures of these shapes; FileRefused if the bytes are not theirs."""
     total = sum(h * w for h, w in shapes) * channels
     coded = np.frombuffer(data, np.uint8)
     bounds, samples = (peak, tolerance), Room(total, scratch=True)
     try:
-        job = _ran(DECODE, shapes, channels, bounds, samples, coded, None, tell=False)
+        job = _ran(DECODE, shapes, channels, bounds, samples, coded, None, model)
     except KernelStopped as error:
         raise FileRefused(f"pixels that cannot be decoded ({error})") from None
     if job.number("damaged"):
@@ -136,14 +172,14 @@ def _ran(
     bounds: tuple[int, int],
     samples: Pixels | Room,
     coded: priors.Bytes | Room,
-    model: priors.Bytes | None,
-    *,
-    tell: bool,
+    state: priors.Bytes | None,
+    model: int,
 ) -> Job:
+    used, kernel, sums = MODELS[model]
     widest = max(w for _, w in shapes)
     padded = max((h + MARGIN + 2) * (w + 2 * MARGIN) for h, w in shapes) * channels
-    return MODEL.run(
-        PIXELS,
+    return used.run(
+        kernel,
         {
             "mode": mode,
             "pictures": len(shapes),
@@ -154,13 +190,13 @@ def _ran(
             "samples": samples,
             "planes": Room(padded, scratch=True),
             "errors": Room(padded, scratch=True),
-            "strips": Room((widest // STRIP + 2) * SUMS, scratch=True),
+            "strips": Room((widest // STRIP + 2) * sums, scratch=True),
             "coded": coded,
             "coded_room": coded.size,
             "coded_length": 0 if isinstance(coded, Room) else coded.size,
             "damaged": 0,
-            "tell": int(tell),
-            "learned": Room(MODEL.size if tell else 1, scratch=True),
+            "tell": int(state is not None),
+            "learned": Room(1 if state is None else used.size, scratch=True),
         },
-        model,
+        state,
     )

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from tpca_cli.wasm import Job, Kernel, Values
 
 MODEL = 2
-"""The number of the models. A decoder needs those that a block was coded with: newer ones get another."""
+"""The number of the models. A decoder needs those that a block was coded with: newer ones get another, and
+older ones stay, with programs of their own."""
 UNDECIDED, EQUAL_SHARE = 128, 16
 """The logit of a counter that knows nothing, and a weight that trusts all inputs alike."""
 PATIENCE = 30
@@ -34,6 +35,7 @@ class Model:
     counters: int
     mixers: int
     inputs: int
+    number: int = MODEL
 
     @property
     def size(self) -> int:
@@ -49,10 +51,17 @@ class Model:
 
     def run(self, kernel: Kernel, values: Values, state: Bytes | None) -> Job:
         """Run a job from this state, or from the shipped one: a kernel that has it not yet asks for it."""
+        number = self.number if state is None else 0
+        if "given" not in kernel.offsets:  # the first programs get it with every job
+            job = Job.of(
+                kernel, {**values, "priors": trained(self) if state is None else state, "model": number}
+            )
+            job.run()
+            return job
         given = np.zeros(0, np.uint8) if state is None else state
         while True:
-            begin: Values = {"priors": given, "given": given.size, "model": MODEL if state is None else 0}
-            job = Job.of(kernel, {**values, **begin, "missing": 0})
+            begin: Values = {"priors": given, "given": given.size, "model": number, "missing": 0}
+            job = Job.of(kernel, {**values, **begin})
             job.run()
             if not job.number("missing"):
                 return job
@@ -70,7 +79,7 @@ class Model:
 @functools.lru_cache(maxsize=4)
 def trained(model: Model) -> Bytes:
     """The shipped state of a model."""
-    packed = resources.files(__package__).joinpath(f"trained/{model.name}-{MODEL}.xz").read_bytes()
+    packed = resources.files(__package__).joinpath(f"trained/{model.name}-{model.number}.xz").read_bytes()
     state = np.frombuffer(lzma.decompress(packed), np.uint8)
     if state.size != model.size:
         raise RuntimeError(f"the model {model.name} has {state.size} bytes: run tools/fit_exact_priors.py")

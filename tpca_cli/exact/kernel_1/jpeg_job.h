@@ -1,0 +1,77 @@
+// Written by `make kernel` from the list in exact/jpeg.py, FIRST_JPEG: change it there.
+//
+// The kernel works on `the_job`; Python finds it through `job`, and compares `layout` with its own list.
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef int8_t i8;
+typedef uint16_t u16;
+typedef int16_t i16;
+typedef uint32_t u32;
+typedef int32_t i32;
+typedef uint64_t u64;
+typedef int64_t i64;
+
+#define EXPORT(name) __attribute__((export_name(#name)))
+
+enum {
+    TAKE_APART = 0,
+    PUT_TOGETHER = 1,
+    SKELETONS = 2,
+    JPEG_COUNTERS = 690624,
+    INPUTS = 6,
+    MIXERS = 4096,
+};
+
+typedef struct {
+    i32 length;
+    i32 skeleton;
+    i32 padding;
+    i32 foreign;
+} Item;
+
+typedef struct {
+    i32 mode;           // TAKE_APART, PUT_TOGETHER or SKELETONS
+    i32 files;
+    Item *items;
+    const u8 *input;    // files, or skeletons
+    u8 *output;         // skeletons, or files
+    i32 output_room;
+    u8 *coded;
+    i32 coded_room;
+    i32 coded_length;
+    i16 *coefficients;  // of one file
+    i64 room;           // for so many coefficients
+    i32 damaged;
+    const u8 *priors;   // counters and weights to begin with
+    i32 model;          // the number of these, 0 for none
+    i32 tell;           // whether to say what was learned
+    u8 *learned;
+} Job;
+
+_Static_assert(offsetof(Job, mode) == 0, "as in Python");
+_Static_assert(offsetof(Job, files) == 4, "as in Python");
+_Static_assert(offsetof(Job, items) == 8, "as in Python");
+_Static_assert(offsetof(Job, input) == 12, "as in Python");
+_Static_assert(offsetof(Job, output) == 16, "as in Python");
+_Static_assert(offsetof(Job, output_room) == 20, "as in Python");
+_Static_assert(offsetof(Job, coded) == 24, "as in Python");
+_Static_assert(offsetof(Job, coded_room) == 28, "as in Python");
+_Static_assert(offsetof(Job, coded_length) == 32, "as in Python");
+_Static_assert(offsetof(Job, coefficients) == 36, "as in Python");
+_Static_assert(offsetof(Job, room) == 40, "as in Python");
+_Static_assert(offsetof(Job, damaged) == 48, "as in Python");
+_Static_assert(offsetof(Job, priors) == 52, "as in Python");
+_Static_assert(offsetof(Job, model) == 56, "as in Python");
+_Static_assert(offsetof(Job, tell) == 60, "as in Python");
+_Static_assert(offsetof(Job, learned) == 64, "as in Python");
+_Static_assert(sizeof(Job) == 72, "as in Python");
+_Static_assert(sizeof(Item) == 16, "as in Python");
+
+static Job the_job;
+
+EXPORT(job) Job *job_address(void) { return &the_job; }
+EXPORT(layout) i32 job_layout(void) { return 0x1270211f; }
+EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build
