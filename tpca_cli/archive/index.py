@@ -108,7 +108,8 @@ class Index:
         ends = np.cumsum(self.blocks["size"], dtype=np.int64)
         object.__setattr__(self, "offsets", np.concatenate([np.zeros(1, np.int64), ends]))
         object.__setattr__(self, "alive", np.flatnonzero(self.images["mode"]))
-        channels = np.array([CHANNELS[mode] for mode in MODES])[self.images["mode"]]
+        counts = np.array([CHANNELS[mode] for mode in MODES])
+        channels = counts.take(self.images["mode"], mode="clip")  # `check` refuses those that are not known
         object.__setattr__(self, "samples", self.images["height"] * self.images["width"] * channels)
 
     def __len__(self) -> int:
