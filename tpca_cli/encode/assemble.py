@@ -163,10 +163,8 @@ def write_assembled(path: Path, result: Assembled, target: Target, *, force: boo
 SHARES = (6, 5, 4, 3, 2)
 """Of all jobs, how many there are for one that is coded again."""
 MOST_MOVE = 0.12  # of ln(step): steps that differ by this cost a thousandth more than one between them
-GROUP_SHARE, GROUP_BYTES = (
-    500,
-    600,
-)  # of the payload, what new groups may take; of a group, besides its tables
+GROUP_SHARE = 500  # of the payload, new groups may take one part in so many
+GROUP_BYTES = 600  # that a group takes besides its tables
 
 
 def share_for(result: Assembled, move: float) -> tuple[Share, float] | None:

@@ -217,7 +217,7 @@ def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Exa
     try:
         model = int(meta["coder"]["model"])
         if model not in jpeg.MODELS:
-            raise FileRefused(f"it needs the models number {model}, which this program does not have")
+            raise FileRefused(f"it needs models number {model}, which are not in this program: upgrade tpca")
         if meta["method"] == "jpeg":
             return JpegCoder.from_arrays(arrays, model)
         if meta["method"] == "files":
