@@ -100,7 +100,7 @@ def choose_design(
             costs.append(math.inf)
             lapped.append(False)
             continue
-        basis = integer_basis(sample_basis(design, sample, kind), kind.dtype)
+        basis = integer_basis(sample_basis(design, sample, kind, step), kind.dtype)
         coder = Coder.train(list(sample), design.framing, basis, step, effort=0)
         measured = coder.encode_all(sample, TOGETHER)
         stored = sum(array.nbytes for array in coder.to_arrays().values())
@@ -121,7 +121,7 @@ def _gains(design: Design, sample: Sequence[Pixels], kind: Kind, step: float) ->
     operator.add(frames)
     assert isinstance(operator, TensorOperator)
     dense = np.linalg.eigvalsh(operator.matrix().astype(np.float64)) / len(frames)
-    plain = integer_basis(sample_basis(replace(design, method="rank1"), sample, kind), kind.dtype)
+    plain = integer_basis(sample_basis(replace(design, method="rank1"), sample, kind, step), kind.dtype)
     values = plain.analyze(np.ascontiguousarray(frames.transpose(1, 2, 3, 0), np.float64), 0) / SCALE
     bits = [np.log2(1 + np.maximum(v, 0) / step**2).sum() for v in (dense, (values**2).mean(axis=1))]
     return bool(bits[0] < WORTH * bits[1])
@@ -315,12 +315,13 @@ def draft_fitted(
     scale = pixels / max(pixel_count(pictures), 1)
     design = choose_design(options, pictures, kind, step * scope.unit, scale)
     kept, skipped, spread = list(members), list[Skipped](), list[Pixels]()
+    coded_at = step * scope.unit if target.components is None else None  # else the first hold the most
     if design.method == "subspace":
         basis, kept, skipped = fit_spanned(design, members, kind, reading, target.components)
     elif sample.whole:  # all pixels are here already
-        basis = sample_basis(design, pictures, kind)
+        basis = sample_basis(design, pictures, kind, coded_at)
     elif design.method == "rank1" and pictures:
-        basis, spread = spread_basis(design, members, kind, reading)
+        basis, spread = spread_basis(design, members, kind, reading, coded_at)
     else:
         basis, kept, skipped = fit(design, members, kind, reading, progress)
     if not kept:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
 from tpca_cli.framing import TILE, Framing
@@ -20,13 +22,18 @@ from tpca_cli.sources.read_plan import Reading, skip_or_fail
 from tpca_cli.sources.scan import NOTHING_IGNORED, Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
-from tpca_cli.tensor_pca.basis import OperatorBasis, TensorBasis
+from tpca_cli.tensor_pca.basis import OperatorBasis, Rank1Basis, TensorBasis
 from tpca_cli.tensor_pca.eigen import solve_dense
 
 BASIS_IMAGES, BASIS_PIXELS = 1024, 2**22  # that the basis of a large group is fitted to
 MAX_DENSE = 2**12  # samples of a frame whose dense operator is solved within `encode`
+SUITED_VALUES = 2**18  # of tiles that modes are compared on
+SUITED_PRICE = 0.12  # squared error per bit, in squared steps
+LARGE = 255  # steps: values beyond are few
+EXACT_PAIRS = 2**20  # whose products, of 16 bits, add without rounding
 TILES_HELD = 2**14  # of an image of which only some are wanted
 
+Floats: TypeAlias = NDArray[np.float64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -40,18 +47,26 @@ class Design:
     lapped: bool | None = None  # whether that saves bytes, where it is known
 
 
-def sample_basis(design: Design, sample: Sequence[Pixels], kind: Kind) -> TensorBasis:
-    """The basis of a design that suits the pictures of a sample."""
-    operator = design_operator(design, kind)
+def sample_basis(
+    design: Design, sample: Sequence[Pixels], kind: Kind, step: float | None = None
+) -> TensorBasis:
+    """The basis of a design that suits the pictures of a sample; see `spread_basis`."""
+    operator, held = design_operator(design, kind), []
+    apart = -(-sum(pixels.size for pixels in sample) // SUITED_VALUES) | 1
     for pixels in sample:
-        operator.add(design.framing.split(pixels))
-    return solve_design(design, operator)
+        frames = design.framing.split(pixels)
+        operator.add(frames)
+        held.append(frames[::apart])
+    return suited(solve_design(design, operator), held, step if design.framing.kind == TILE else None)
 
 
 def spread_basis(
-    design: Design, members: Sequence[Member], kind: Kind, reading: Reading
+    design: Design, members: Sequence[Member], kind: Kind, reading: Reading, step: float | None = None
 ) -> tuple[TensorBasis, list[Pixels]]:
-    """The basis of tiles at even distances in images at even distances, and the tiles."""
+    """The basis of tiles at even distances in images at even distances, and the tiles.
+
+    With a step, all components are going to be coded at it: then modes that suit it best are taken.
+    """
     chosen = members[:: -(-len(members) // BASIS_IMAGES)]
     apart = -(-sum(member.height * member.width for member in chosen) // BASIS_PIXELS) | 1  # odd: all columns
 
@@ -67,7 +82,7 @@ def spread_basis(
         if frames is not None:
             operator.add(frames)
             held.append(frames)
-    return solve_design(design, operator), held
+    return suited(solve_design(design, operator), held, step), held
 
 
 def every_tile(framing: Framing, pixels: Pixels, first: int, apart: int) -> Pixels:
@@ -118,6 +133,56 @@ def solve_design(design: Design, operator: ModeOperators | TensorOperator) -> Te
         return solve_modes(operator.with_turned() if design.framing.kind == TILE else operator)
     pairs = solve_dense(operator.matrix())
     return OperatorBasis(design.framing.frame_shape, pairs.vectors, pairs.values, float(operator.trace))
+
+
+def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float | None) -> TensorBasis:
+    """A rank-1 basis of tiles, or another one of all rank-1 tensors that promises fewer bits at a step.
+
+    Mode operators count tiles as they are, and so their first color is the mean color of the folder. But
+    means of tiles are few and easily predicted: bytes go into what differs inside of tiles. So the colors of
+    these differences are tried, and gray and the colors beside it, which the brightness of JPEG files keeps
+    to; each with cosines, which are the tiles of JPEG, and nearly the modes of all photographs.
+    """
+    if step is None or not isinstance(basis, Rank1Basis) or len(basis.frame_shape) != 3 or not frames:
+        return basis
+    some = np.concatenate(frames)  # (n, T, T, c)
+    some = some[:: -(-some.size // SUITED_VALUES) | 1]
+    cosines = [_cosines(side) for side in basis.frame_shape[:2]]
+    every = [basis, *(basis.in_modes((*cosines, colors)) for colors in _color_modes(some))]
+    return min(every, key=lambda one: _promised_bits(one, some, step))
+
+
+def _color_modes(frames: Pixels) -> list[Floats]:
+    """Orthogonal colors (c, c): of differences between neighbors; of three or four also with gray first."""
+    wide = frames.astype(np.float64)
+    channels = frames.shape[-1]
+    pairs = np.concatenate([np.diff(wide, axis=axis).reshape(-1, channels) for axis in (1, 2)])
+    matrix = sum(part.T @ part for part in np.array_split(pairs, -(-len(pairs) // EXACT_PAIRS)))
+    found = [solve_dense(matrix).vectors]
+    if channels in (3, 4):
+        gray, beside = np.full((3, 1), 3**-0.5), np.array([[1.0, 1], [0, -2], [-1, 1]]) / [2**0.5, 6**0.5]
+        colors = np.eye(channels)
+        colors[:3, :3] = np.hstack([gray, beside @ solve_dense(beside.T @ matrix[:3, :3] @ beside).vectors])
+        found.append(colors)
+    return found
+
+
+def _cosines(side: int) -> Floats:
+    """The orthonormal cosine transform: column k is a wave of k half periods."""
+    waves = np.cos(np.pi / side * np.outer(np.arange(side) + 0.5, np.arange(side))) * (2 / side) ** 0.5
+    waves[:, 0] = side**-0.5
+    return np.asarray(waves, np.float64)
+
+
+def _promised_bits(basis: Rank1Basis, frames: Pixels, step: float) -> float:
+    """Bits of all values by how often each comes in its component, and the error at the price of bits."""
+    values = basis.project(frames) / step  # (n, M)
+    whole = np.rint(values - 0.1 * np.sign(values))
+    error = float(((values - whole) ** 2).sum())
+    at = np.arange(basis.components) * (2 * LARGE + 1) + LARGE
+    counts = np.bincount((np.clip(whole, -LARGE, LARGE).astype(np.int64) + at).ravel())
+    counts = counts[counts > 0]
+    return float(whole.size * math.log2(max(len(whole), 1)) - counts @ np.log2(counts) + error / SUITED_PRICE)
 
 
 def fit_spanned(

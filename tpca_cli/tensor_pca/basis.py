@@ -190,6 +190,19 @@ class Rank1Basis:
         indices = np.stack(np.unravel_index(order, self.frame_shape), axis=1).astype(np.int64)
         return replace(self, indices=indices, energies=flat[order])
 
+    def in_modes(self, modes: Sequence[Array]) -> Rank1Basis:
+        """All rank-1 tensors of other orthogonal modes, by what solved operators hold of them: u' A^k u."""
+        values, residuals = [], []
+        for new, old, eigen in zip(modes, self.modes, self.mode_values, strict=True):
+            turned = new.T @ old  # (I_k, I_k): A^k u = U diag(eigen) U' u
+            values.append(turned**2 @ eigen)
+            off = (turned * eigen) @ old.T - values[-1][:, None] * new.T
+            residuals.append(np.sqrt((off**2).sum(axis=1)).max(initial=0.0))
+        new_basis = replace(
+            self, modes=tuple(modes), mode_values=tuple(values), residuals=np.array(residuals), measured=False
+        )
+        return new_basis._ordered(None)
+
     def measured_by(self, energies: Array) -> Rank1Basis:
         """The same tensors in the order of energies sum_n d_nm^2 that were measured on frames."""
         order = np.argsort(-energies, kind="stable")

@@ -1,0 +1,48 @@
+"""The modes that tiles are coded in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tpca_cli.encode.fit_design import Design, sample_basis
+from tpca_cli.framing import Framing
+from tpca_cli.sources.probe import Kind
+from tpca_cli.tensor_pca.basis import Rank1Basis
+
+
+def basis_of(pictures: list[np.ndarray], step: float | None, channels: int = 3) -> Rank1Basis:
+    framing, kind = Framing("tile", 8, 8, channels), Kind("u1", channels)
+    found = sample_basis(Design("rank1", framing), pictures, kind, step)
+    assert isinstance(found, Rank1Basis)
+    return found
+
+
+def tinted(channels: int) -> list[np.ndarray]:
+    """Pictures whose mean color is far from gray, and whose brightness alone varies."""
+    rng = np.random.default_rng(5)
+    waves = np.cumsum(rng.normal(0, 6, (64, 64)), axis=1)[..., None] + rng.normal(0, 1, (64, 64, channels))
+    return [np.clip(waves + [170, 90, 60, 200][:channels], 0, 255).astype(np.uint8)]
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_modes_suit_what_varies_inside_of_tiles(channels: int) -> None:
+    pictures = tinted(channels)
+    plain, found = (basis_of(pictures, step, channels) for step in (None, 6.0))
+    for mode in found.modes:
+        assert np.allclose(mode.T @ mode, np.eye(len(mode)), atol=1e-12)
+    assert found.components == plain.components == 64 * channels
+    frames = Framing("tile", 8, 8, channels).split(pictures[0])
+    bits = [np.log2(1 + (one.project(frames) / 6) ** 2).sum() for one in (plain, found)]
+    assert bits[1] < 0.97 * bits[0]
+
+
+def test_modes_keep_the_energy_of_their_operators() -> None:
+    """Other modes hold u' A^k u of each operator: as much in all, and at most as much in the first."""
+    plain, found = (basis_of(tinted(3), step) for step in (None, 6.0))
+    for old, new in zip(plain.mode_values, found.mode_values, strict=True):
+        assert new.sum() == pytest.approx(old.sum())
+        assert new.max() <= old.max() * (1 + 1e-12)
+    again = plain.in_modes(plain.modes)
+    assert np.allclose(again.energies, plain.energies)
+    assert again.residuals.max() < 1e-6 * plain.total
