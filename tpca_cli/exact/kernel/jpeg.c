@@ -18,7 +18,7 @@ EXPORT(run) void run(void) {
     if (job->mode != PUT_TOGETHER) {
         i16 *room = job->coefficients;
         i64 left = job->room;
-        open_range(job->coded, job->coded_room, 1);
+        Range range = open_range(job->coded, job->coded_room, 1);
         for (i32 k = 0; k < job->files; k++) {
             Item *item = job->items + k;
             u8 *start = out;
@@ -26,22 +26,22 @@ EXPORT(run) void run(void) {
             in += item->length;
             item->foreign = file.foreign, item->padding = file.padding;
             if (file.foreign) out = start;
-            else if (job->mode == TAKE_APART) code_file();
+            else if (job->mode == TAKE_APART) code_file(&range);
             item->skeleton = out - start;
         }
-        job->coded_length = close_range(job->coded, &job->damaged);
+        job->coded_length = close_range(&range, job->coded, &job->damaged);
         job->damaged |= job->coded_length > job->coded_room;
         if (job->tell) tell_learned(jpeg_learner, job->learned);
         return;
     }
-    open_range(job->coded, job->coded_length, 0);
+    Range range = open_range(job->coded, job->coded_length, 0);
     for (i32 k = 0; k < job->files && !job->damaged; k++) {
         Item *item = job->items + k;
         u8 *start = out;
         file.padding = item->padding;
         walk(HEADERS, in, in + item->skeleton, out, end, job->coefficients, job->room);
         if (!file.foreign) {
-            code_file();
+            code_file(&range);
             file.padding = item->padding;
             out = walk(REBUILD, in, in + item->skeleton, out, end, job->coefficients, job->room);
         }
@@ -49,5 +49,5 @@ EXPORT(run) void run(void) {
         item->foreign = file.foreign, item->length = out - start;
         job->damaged |= file.foreign;
     }
-    if (!job->damaged) job->damaged = close_range(job->coded, &job->damaged) != (u32)job->coded_length;
+    if (!job->damaged) job->damaged = close_range(&range, job->coded, &job->damaged) != (u32)job->coded_length;
 }

@@ -70,32 +70,32 @@ static void make_places(void) {
 }
 
 // A magnitude: how many binary digits it has, in ones; then the digits after the first.
-INLINE i32 code_size(i32 magnitude, Counter *const *slots, i16 (*mixer)[LANES], i16 (*mixer2)[LANES], Counter (*digits)[12]) {
+INLINE i32 code_size(Range *range, i32 magnitude, Counter *const *slots, i16 (*mixer)[LANES], i16 (*mixer2)[LANES], Counter (*digits)[12]) {
     i32 length = digits_of(magnitude), found = 0;
     Counter *counters[INPUTS];
     for (; found < 15; found++) {
         i32 at = least(found, EXPONENTS - 1);
         for (i32 k = 0; k < INPUTS; k++) counters[k] = slots[k] + at;
-        if (!code_bit(length > found, counters, INPUTS, mixer[at], mixer2[at])) break;
+        if (!code_bit(range, length > found, counters, INPUTS, mixer[at], mixer2[at])) break;
     }
     if (found < 2) return found;
     i32 value = 1, k = found - 2;
     if (found < 6) {
         i32 at = EXPONENTS + found - 2;
         for (i32 i = 0; i < INPUTS; i++) counters[i] = slots[i] + at;
-        value = 2 | code_bit(magnitude >> k & 1, counters, INPUTS, mixer[at], mixer2[at]);
+        value = 2 | code_bit(range, magnitude >> k & 1, counters, INPUTS, mixer[at], mixer2[at]);
         k--;
     }
-    for (; k >= 0; k--) value = value << 1 | code_alone(magnitude >> k & 1, digits[found] + least(k, 11));
+    for (; k >= 0; k--) value = value << 1 | code_alone(range, magnitude >> k & 1, digits[found] + least(k, 11));
     return value;
 }
 
 // A count below 64 (or 8), digit by digit from the highest.
-INLINE i32 code_count(i32 value, i32 width, Counter *const *trees, i32 mixer) {
+INLINE i32 code_count(Range *range, i32 value, i32 width, Counter *const *trees, i32 mixer) {
     i32 node = 1;
     for (i32 k = width - 1; k >= 0; k--) {
         Counter *counters[3] = {trees[0] + node, trees[1] + node, trees[2] + node};
-        node = node << 1 | code_bit(value >> k & 1, counters, 3, jpeg_weights[mixer + node], 0);
+        node = node << 1 | code_bit(range, value >> k & 1, counters, 3, jpeg_weights[mixer + node], 0);
     }
     return node - (1 << width);
 }
@@ -120,6 +120,7 @@ typedef struct {
     const i16 *sister;  // the block of the plane before at the same place, where planes have the same size
     const Quantizer *quantizer;
     i32 has_left, has_above;
+    i32 inner;  // how many of its inner coefficients are not zero
     i16 values[64], turned[64];  // coefficients so far times steps, without the mean; the same by columns
 } Place;
 
@@ -132,7 +133,8 @@ INLINE i32 filled(const i16 *block) {
     return wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1);
 }
 
-static i32 code_inner(const Place *at) {
+INLINE void code_inner(Range *range, Place *at, Border *beside) {
+    (void)beside;
     i16 *own = at->own;
     i32 kind = at->kind, column = at->column + 1;
     u8 *row = inner_counts[at->row & 1], *up = inner_counts[~at->row & 1];
@@ -144,9 +146,9 @@ static i32 code_inner(const Place *at) {
         trees[1][rank(left) * 12 + rank(above)],
         trees[2][least(grade(mean, 19) + (at->has_left + at->has_above) * 20, 59)],
     };
-    i32 count = code_count(range.writing ? filled(own) : 0, 6, contexts, kind * 64), remaining = count;
-    row[column] = count;
-    if (!count) return 0;
+    i32 count = code_count(range, range->writing ? filled(own) : 0, 6, contexts, kind * 64), remaining = count;
+    row[column] = at->inner = count;
+    if (!count) return;
     i16 framed[FRAMED * FRAMED] = {0};  // sizes so far
     Slot(*sets)[INNER_CONTEXTS] = jpeg.inner[kind];
     i16(*mixers)[LANES] = jpeg_weights + 256 + (kind * 7 << 4), (*mixers2)[LANES] = jpeg_weights + 2720 + (kind * 12 << 4);
@@ -164,14 +166,13 @@ static i32 code_inner(const Place *at) {
             sets[2][((least(a, 4) * 5 + least(l, 4)) * 6 + grade(inside, 5)) * 7 + zone],
             sets[3][beside],
         };
-        i32 magnitude = code_size(size_of(own[place]), slots, mixers + (zone << 4), mixers2 + (left_over << 4), jpeg.digits[kind][0]);
+        i32 magnitude = code_size(range, size_of(own[place]), slots, mixers + (zone << 4), mixers2 + (left_over << 4), jpeg.digits[kind][0]);
         if (!magnitude) continue;
         remaining--;
         i32 signs = ((sign_of(at->above[place]) + 1) * 3 + sign_of(at->left[place]) + 1) * 3 + (at->sister ? sign_of(at->sister[place]) + 1 : 0);
         *size = magnitude;
-        own[place] = code_alone(own[place] < 0, &jpeg.inner_sign[kind][place * 27 + signs]) ? -magnitude : magnitude;
+        own[place] = code_alone(range, own[place] < 0, &jpeg.inner_sign[kind][place * 27 + signs]) ? -magnitude : magnitude;
     }
-    return count;
 }
 
 // The inner coefficients times their steps, and the same by columns.
@@ -247,14 +248,14 @@ INLINE void guess_edges(const Place *at, i32 sideways, const Border *there, i32 
     wasm_v128_store(guesses + 4, wasm_i32x4_trunc_sat_f32x4(high));
 }
 
-static void code_edges(Place *at, i32 inner, const Border *beside) {
+INLINE void code_edges(Range *range, Place *at, Border *beside) {
     i16 *own = at->own;
-    i32 kind = at->kind, column = at->column + 1, busy = rank(inner), doubled = !(at->has_above && at->has_left);
+    i32 kind = at->kind, column = at->column + 1, busy = rank(at->inner), doubled = !(at->has_above && at->has_left);
     u8(*row)[2] = edge_counts[at->row & 1], (*up)[2] = edge_counts[~at->row & 1];
     Slot(*sets)[EDGE_CONTEXTS] = jpeg.edge[kind];
     for (i32 sideways = 0; sideways < 2; sideways++) {
         i32 line = sideways ? 1 : 8, wanted = 0;
-        if (range.writing) for (i32 k = 1; k < 8; k++) wanted += own[k * line] != 0;
+        if (range->writing) for (i32 k = 1; k < 8; k++) wanted += own[k * line] != 0;
         Counter(*trees)[EDGE_COUNT_CONTEXTS][8] = jpeg.edge_count[kind][sideways];
         i32 l = row[column - 1][sideways], a = up[column][sideways];
         Counter *contexts[3] = {
@@ -262,7 +263,7 @@ static void code_edges(Place *at, i32 inner, const Border *beside) {
             trees[1][l * 8 + a],
             trees[2][(sideways ? row[column][0] : l) * 12 + busy],
         };
-        i32 count = code_count(wanted, 3, contexts, 192 + (kind * 2 + sideways) * 8), remaining = count, guesses[8] = {0};
+        i32 count = code_count(range, wanted, 3, contexts, 192 + (kind * 2 + sideways) * 8), remaining = count, guesses[8] = {0};
         row[column][sideways] = count;
         if (!count) continue;
         if (sideways ? at->has_above : at->has_left) guess_edges(at, sideways, sideways ? bottoms + at->column : beside, guesses);
@@ -277,7 +278,7 @@ static void code_edges(Place *at, i32 inner, const Border *beside) {
                 sets[2][spot * 40 + grade(next, 4) * 8 + grade(last, 7)],
                 sets[3][spot * 40 + (at->sister ? least(size_of(at->sister[place]), 4) * 8 + least(closeness, 7) : busy * 3 + least(remaining, 2))],
         };
-            i32 magnitude = code_size(size_of(own[place]), slots, jpeg_weights + 1024 + ((kind * 14 + spot) << 4), jpeg_weights + 3296 + ((kind * 12 + least(closeness, 11)) << 4), jpeg.digits[kind][1]);
+            i32 magnitude = code_size(range, size_of(own[place]), slots, jpeg_weights + 1024 + ((kind * 14 + spot) << 4), jpeg_weights + 3296 + ((kind * 12 + least(closeness, 11)) << 4), jpeg.digits[kind][1]);
             if (!magnitude) continue;
             remaining--;
             i32 signs = (sign_of(at->above[place]) + 1) * 3 + sign_of(at->left[place]) + 1;
@@ -285,7 +286,7 @@ static void code_edges(Place *at, i32 inner, const Border *beside) {
                 &jpeg.edge_sign[kind][0][spot * 64 + least(closeness, 15) * 2 + (guess < 0)],
                 &jpeg.edge_sign[kind][1][spot * 64 + signs + (at->sister ? 9 * (1 + sign_of(at->sister[place])) : 0)],
             };
-            i32 negative = code_bit(own[place] < 0, contexts, 2, jpeg_weights[2016 + kind * 16 + least(closeness, 15)], jpeg_weights[2008 + kind]);
+            i32 negative = code_bit(range, own[place] < 0, contexts, 2, jpeg_weights[2016 + kind * 16 + least(closeness, 15)], jpeg_weights[2008 + kind]);
             own[place] = negative ? -magnitude : magnitude;
             i32 value = clipped(own[place] * at->quantizer->steps[place], -32768, 32767);
             at->values[place] = value, at->turned[sideways ? 8 * k : k] = value;
@@ -316,9 +317,11 @@ INLINE i32 sum_of(v128_t x) {
     return wasm_i32x4_extract_lane(x, 0) + wasm_i32x4_extract_lane(x, 1);
 }
 
-static void code_mean(const Place *at, i32 inner, Border *beside) {
-    Borders borders;
-    borders_of(at, &borders);
+INLINE void code_mean(Range *range, Place *at, Border *beside) {
+    Borders borders = {0};
+    const u8 *edges = edge_counts[at->row & 1][at->column + 1];
+    i32 filled = at->inner + edges[0] + edges[1];
+    if (filled) borders_of(at, &borders);  // zeros otherwise
     i16 *own = at->own;
     i32 kind = at->kind, step = at->quantizer->steps[0], column = at->column + 1, sum[2] = {0, 0}, sides = at->has_above + at->has_left;
     v128_t low = wasm_i16x8_splat(32767), high = wasm_i16x8_splat(-32768);
@@ -343,7 +346,7 @@ static void code_mean(const Place *at, i32 inner, Border *beside) {
     }
     i32 *row = misses[at->row & 1], *up = misses[~at->row & 1];
     i32 missed = size_of(row[column - 1]) + size_of(up[column]), rest = own[0] - guess;
-    i32 busy = rank(inner + edge_counts[at->row & 1][column][0] + edge_counts[at->row & 1][column][1]);
+    i32 busy = rank(filled);
     i32 wide = grade(spread, 19), far = grade(apart, 19), off = grade(missed, 19);
     Slot(*sets)[MEAN_CONTEXTS] = jpeg.mean[kind];
     Counter *slots[INPUTS] = {
@@ -352,12 +355,12 @@ static void code_mean(const Place *at, i32 inner, Border *beside) {
         sets[2][busy * 20 + off],
         sets[3][at->row ? at->column ? far : 20 + wide : 40 + wide],
     };
-    i32 magnitude = code_size(size_of(rest), slots, jpeg_weights + 2100 + ((kind * 12 + wide / 2) << 4), jpeg_weights + 3872 + ((kind * 4 + least(off, 11) / 3) << 4), jpeg.digits[kind][2]);
+    i32 magnitude = code_size(range, size_of(rest), slots, jpeg_weights + 2100 + ((kind * 12 + wide / 2) << 4), jpeg_weights + 3872 + ((kind * 4 + least(off, 11) / 3) << 4), jpeg.digits[kind][2]);
     if (magnitude) {
         i32 signs = (sign_of(row[column - 1]) + 1) * 3 + sign_of(up[column]) + 1;
         i32 bias = sides == 2 ? sum[0] - sum[1] : 0;
         Counter *contexts[2] = {&jpeg.mean_sign[kind][0][signs], &jpeg.mean_sign[kind][1][sign_of(bias) + 1 + 3 * least(far, 9)]};
-        if (code_bit(rest < 0, contexts, 2, jpeg_weights[2004 + kind], 0)) magnitude = -magnitude;
+        if (code_bit(range, rest < 0, contexts, 2, jpeg_weights[2004 + kind], 0)) magnitude = -magnitude;
     }
     own[0] = guess + magnitude;
     row[column] = magnitude;
@@ -370,7 +373,22 @@ static void code_mean(const Place *at, i32 inner, Border *beside) {
     wasm_v128_store(beside->spectrum, wasm_v128_load(borders.right.spectrum));
 }
 
-static void code_plane(i32 p) {
+// Each part once for each way: there the state of the range is in registers, and nothing asks for the way.
+#define ONE_WAY(name, part, way) \
+    static NOINLINE void name(Range *range, Place *at, Border *beside) { \
+        Range own = *range; \
+        own.writing = way; \
+        part(&own, at, beside); \
+        *range = own; \
+    }
+ONE_WAY(write_inner, code_inner, 1)
+ONE_WAY(read_inner, code_inner, 0)
+ONE_WAY(write_edges, code_edges, 1)
+ONE_WAY(read_edges, code_edges, 0)
+ONE_WAY(write_mean, code_mean, 1)
+ONE_WAY(read_mean, code_mean, 0)
+
+static void code_plane(Range *range, i32 p) {
     Plane *plane = file.plane + p;
     i32 wide = plane->blocks_wide;
     Quantizer quantizer;
@@ -399,14 +417,15 @@ static void code_plane(i32 p) {
                 .far_above = row > 1 ? own - 2 * up : nothing,
                 .sister = last ? last->data + 64 * (row * (i64)wide + column) : 0,
             };
-            i32 inner = code_inner(&at);
-            scale(&at);
-            code_edges(&at, inner, &beside);
-            code_mean(&at, inner, &beside);
+            if (range->writing) write_inner(range, &at, &beside);
+            else read_inner(range, &at, &beside);
+            if (at.inner) scale(&at);  // zeros otherwise
+            if (range->writing) write_edges(range, &at, &beside), write_mean(range, &at, &beside);
+            else read_edges(range, &at, &beside), read_mean(range, &at, &beside);
         }
     }
 }
 
-static void code_file(void) {
-    for (i32 p = 0; p < file.planes; p++) code_plane(p);
+static void code_file(Range *range) {
+    for (i32 p = 0; p < file.planes; p++) code_plane(range, p);
 }

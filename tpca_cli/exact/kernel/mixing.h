@@ -49,7 +49,7 @@ static i32 start_learning(Learner learner, const u8 *given, i32 size, i32 model)
     if (!model || model != fresh_model) {
         if (!size) return 0;
         for (i32 k = 0; k < learner.count; k++, given += 2)
-            learner.fresh[k] = (Counter){squashed[clipped((given[0] - 128) * 16, -STEEPEST, STEEPEST) + STEEPEST] >> 1, paces[given[1]]};
+            learner.fresh[k] = (Counter){squashed[ZERO + (given[0] - 128) * 16] >> 1, paces[given[1]]};
         for (i32 k = 0; k < MIXERS * INPUTS; k++) learner.fresh_weights[k / INPUTS][k % INPUTS] = ((i8)given[k]) * (1 << 7);
         fresh_model = model;
     }
@@ -71,7 +71,7 @@ static void tell_learned(Learner learner, u8 *told) {
 
 // One bit, from `count` counters. The weights of two sets, chosen by different surroundings, are added; both learn
 // from the error, divided by 2^CALM. Weights are in 1/16384, logits in 1/256.
-INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i16 *first, i16 *second) {
+INLINE i32 code_bit(Range *range, i32 bit, Counter *const *counters, const i32 count, i16 *first, i16 *second) {
     const i32 pair = second != 0;
     v128_t low = wasm_v128_load32_zero(counters[0]), high = wasm_i32x4_splat(0), logits = wasm_i32x4_splat(0);
 #define GATHER(k) if (count > k) { \
@@ -83,16 +83,16 @@ INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i16 *fir
 #undef GATHER
     v128_t one = wasm_v128_load(first), two = pair ? wasm_v128_load(second) : one;
     v128_t sum = wasm_i32x4_dot_i16x8(logits, wasm_i16x8_add_sat(one, two));
-    sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
+    if (count > 4) sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
     sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 1, 0, 3, 2));
-    i32 x = clipped(wasm_i32x4_extract_lane(sum, 0) >> 14, -STEEPEST, STEEPEST), p = squashed[x + STEEPEST];
-    bit = code(bit, p);
-    v128_t change = wasm_i16x8_q15mulr_sat(logits, wasm_i16x8_splat(((bit ? ONE : 0) - p) >> CALM));
+    i32 p = squashed[ZERO + (wasm_i32x4_extract_lane(sum, 0) >> 14)];  // 8 logits by weights up to 2 stay within it
+    bit = code(range, bit, p);
+    v128_t change = wasm_i16x8_q15mulr_sat(logits, wasm_i16x8_splat(((bit << 16) - p) >> CALM));
     wasm_v128_store(first, wasm_i16x8_add_sat(one, change));
     if (pair) wasm_v128_store(second, wasm_i16x8_add_sat(two, change));
     v128_t chances = wasm_i16x8_narrow_i32x4(wasm_v128_and(low, wasm_i32x4_splat(0xffff)), wasm_v128_and(high, wasm_i32x4_splat(0xffff)));
     v128_t pace = wasm_i16x8_narrow_i32x4(wasm_i32x4_shr(low, 16), wasm_i32x4_shr(high, 16));
-    v128_t gap = wasm_i16x8_sub(wasm_i16x8_splat(bit ? CERTAIN : 0), chances);
+    v128_t gap = wasm_i16x8_sub(wasm_i16x8_splat(-bit & CERTAIN), chances);
     chances = wasm_i16x8_add(chances, wasm_i16x8_q15mulr_sat(gap, pace));
     pace = wasm_i16x8_max(wasm_i16x8_sub(pace, wasm_i16x8_q15mulr_sat(pace, pace)), wasm_i16x8_splat(SLOWEST));
     low = wasm_i16x8_shuffle(chances, pace, 0, 8, 1, 9, 2, 10, 3, 11);
@@ -103,8 +103,8 @@ INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i16 *fir
     return bit;
 }
 
-INLINE i32 code_alone(i32 bit, Counter *counter) {
-    bit = code(bit, clipped(2 * counter->p, SURE, ONE - SURE));
+INLINE i32 code_alone(Range *range, i32 bit, Counter *counter) {
+    bit = code(range, bit, clipped(2 * counter->p, SURE, ONE - SURE));
     learn(counter, bit);
     return bit;
 }

@@ -37,7 +37,7 @@ INLINE void look_around(const Plane *planes, i32 which, i32 offset, i32 fine, i3
 }
 
 // Whether a sample is one of the three, or near enough; it is then what `*actual` becomes.
-INLINE i32 code_flat(i32 *actual, const Plane *planes, i32 which, i32 offset, i32 fine, i32 busy, i32 tolerance, FlatTables *tables, i16 (*weights)[LANES]) {
+INLINE i32 code_flat(Range *range, i32 *actual, const Plane *planes, i32 which, i32 offset, i32 fine, i32 busy, i32 tolerance, FlatTables *tables, i16 (*weights)[LANES]) {
     i32 contexts[FLAT_INPUTS], s = planes[which].stride;
     const i32 *own = planes[which].data + offset;
     i32 asked[QUESTIONS] = {own[-1], own[-s], own[-s + 1]};
@@ -47,7 +47,7 @@ INLINE i32 code_flat(i32 *actual, const Plane *planes, i32 which, i32 offset, i3
         Counter *counters[FLAT_INPUTS];
         for (i32 k = 0; k < FLAT_INPUTS; k++) counters[k] = &(*tables)[question][k][contexts[k]];
         i16 *first = weights[question * 48 + grade(busy, 15)], *second = weights[question * 48 + 16 + (contexts[0] & 15)];
-        if (code_bit(size_of(*actual - asked[question]) <= tolerance, counters, FLAT_INPUTS, first, second)) {
+        if (code_bit(range, size_of(*actual - asked[question]) <= tolerance, counters, FLAT_INPUTS, first, second)) {
             *actual = asked[question];
             return 1;
         }

@@ -24,13 +24,13 @@ static struct {
 static Misses misses[2][WIDEST_PICTURE + 16];  // of the row above and of this one
 
 // 0 1 2 3-4 5-6 7-10 11-14 15-22 ..: a magnitude as a class and what is left of it.
-INLINE i32 code_size(i32 magnitude, Slot *const *slots, i32 mixer, i32 mixer2, Counter (*digits)[18]) {
+INLINE i32 code_size(Range *range, i32 magnitude, Slot *const *slots, i32 mixer, i32 mixer2, Counter (*digits)[18]) {
     i32 length = digits_of(magnitude), found = 0;
     Counter *counters[INPUTS];
     for (; found < 17; found++) {
         i32 at = least(found, EXPONENTS - 1);
         for (i32 k = 0; k < INPUTS; k++) counters[k] = *slots[k] + at;
-        if (!code_bit(length > found, counters, INPUTS, weights[mixer + at], weights[mixer2 + at])) break;
+        if (!code_bit(range, length > found, counters, INPUTS, weights[mixer + at], weights[mixer2 + at])) break;
     }
     if (found < 2) return found;
     i32 value = 1;
@@ -38,13 +38,13 @@ INLINE i32 code_size(i32 magnitude, Slot *const *slots, i32 mixer, i32 mixer2, C
         i32 bit = magnitude >> k & 1;
         if (k == found - 2 && found < 10) {
             for (i32 i = 0; i < INPUTS; i++) counters[i] = *slots[i] + EXPONENTS + found - 2;
-            bit = code_bit(bit, counters, INPUTS, weights[mixer + EXPONENTS + found - 2], weights[mixer2 + EXPONENTS + found - 2]);
+            bit = code_bit(range, bit, counters, INPUTS, weights[mixer + EXPONENTS + found - 2], weights[mixer2 + EXPONENTS + found - 2]);
         } else if (k == found - 3 && found < 7) {
             i32 at = EXPONENTS + 8 + (found - 3) * 2 + (value & 1);
             for (i32 i = 0; i < INPUTS; i++) counters[i] = *slots[i] + least(at, SLOT - 1);
-            bit = code_bit(bit, counters, INPUTS, weights[mixer + least(at, SLOT - 1)], weights[mixer2 + least(at, SLOT - 1)]);
-        } else if (k >= found - 6) bit = code_alone(bit, digits[found] + k);
-        else bit = code(bit, ONE / 2);
+            bit = code_bit(range, bit, counters, INPUTS, weights[mixer + least(at, SLOT - 1)], weights[mixer2 + least(at, SLOT - 1)]);
+        } else if (k >= found - 6) bit = code_alone(range, bit, digits[found] + k);
+        else bit = code(range, bit, ONE / 2);
         value = value << 1 | bit;
     }
     return value;
@@ -57,7 +57,7 @@ typedef struct {
 
 INLINE i32 signed_grade(i32 x) { return x < 0 ? 7 - grade(-x, 7) : 7 + grade(x, 7); }
 
-static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *depth) {
+INLINE void code_plane(Range *range, const Job *job, Plane *planes, i32 which, const Depth *depth) {
     Plane *plane = planes + which;
     i32 kind = least(which, 2), s = plane->stride, width = plane->width;
     i32 count = (width + STRIP - 1) / STRIP;
@@ -65,7 +65,7 @@ static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *de
     Sums *strips = (Sums *)job->strips;
     for (i32 k = 0; k < count; k++) clear_sums(strips + k);
     for (i32 row = 0; row < 2; row++) __builtin_memset(misses[row], 0, (width + 16) * sizeof misses[row][0]);
-    i32 flat = code(range.writing && is_flat(plane), ONE / 2);
+    i32 flat = code(range, range->writing && is_flat(plane), ONE / 2);
     for (i32 y = 0; y < plane->height; y++) {
         i32 *line = plane->data + y * s;
         // margins: what is left of a row is above its first sample, what is right of the row above is its last
@@ -117,10 +117,10 @@ static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *de
                 &sets[7][which ? (clipped(sister, -9, 9) + 9) * 20 + clipped(sister2 / 2, -9, 9) + 9 : signed_grade(2 * W - own[-2] - guess) * 15 + signed_grade(NE - guess)],
             };
             i32 mixer = (kind * 24 + level) * SLOT, mixer2 = (72 + kind * 16 + grade(before, 15)) * SLOT;
-            i32 hit = flat && code_flat(&actual, planes, which, offset, fine, near, depth->tolerance, tables.flat + kind, weights + FLAT_MIXERS + QUESTIONS * 48 * kind);
+            i32 hit = flat && code_flat(range, &actual, planes, which, offset, fine, near, depth->tolerance, tables.flat + kind, weights + FLAT_MIXERS + QUESTIONS * 48 * kind);
             if (hit) rest = (actual - guess) / depth->quantum;
             else {
-                i32 magnitude = code_size(size_of(rest), slots, mixer, mixer2, tables.digits[kind]);
+                i32 magnitude = code_size(range, size_of(rest), slots, mixer, mixer2, tables.digits[kind]);
                 i32 q = magnitude;
                 if (magnitude) {
                     i32 around = (sign_of(errors[-1]) + 1) * 3 + sign_of(eu[0]) + 1;
@@ -129,7 +129,7 @@ static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *de
                         &tables.signs[kind][1][(sign_of(sister) + 1) * 12 + least(size_of(sister), 3) * 3 + sign_of(sister2) + 1],
                         &tables.signs[kind][2][part * 16 + least(level / 2, 9)],
                     };
-                    if (code_bit(rest < 0, contexts, 3, weights[120 * SLOT + kind * 16 + least(level / 2, 15)], weights[122 * SLOT + kind * 16 + grade(before, 15)])) q = -magnitude;
+                    if (code_bit(range, rest < 0, contexts, 3, weights[120 * SLOT + kind * 16 + least(level / 2, 15)], weights[122 * SLOT + kind * 16 + grade(before, 15)])) q = -magnitude;
                 }
                 rest = q;
                 actual = clipped(guess + q * depth->quantum, 0, depth->peak);
@@ -152,4 +152,19 @@ static void code_plane(const Job *job, Plane *planes, i32 which, const Depth *de
     }
     // below the last row: the last row again, for planes that look down
     for (i32 x = -MARGIN; x < width + MARGIN; x++) plane->data[plane->height * s + x] = plane->data[(plane->height - 1) * s + x];
+}
+
+// Once for each way: there the state of the range is in registers, and nothing asks for the way.
+static NOINLINE void write_plane(Range *range, const Job *job, Plane *planes, i32 which, const Depth *depth) {
+    Range own = *range;
+    own.writing = 1;
+    code_plane(&own, job, planes, which, depth);
+    *range = own;
+}
+
+static NOINLINE void read_plane(Range *range, const Job *job, Plane *planes, i32 which, const Depth *depth) {
+    Range own = *range;
+    own.writing = 0;
+    code_plane(&own, job, planes, which, depth);
+    *range = own;
 }

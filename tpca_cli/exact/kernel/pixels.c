@@ -17,7 +17,7 @@ EXPORT(run) void run(void) {
     __builtin_memset(overall, 0, sizeof overall);
     __builtin_memset(slow, 0, sizeof slow);
     i32 writing = job->mode == ENCODE;
-    open_range(job->coded, writing ? job->coded_room : job->coded_length, writing);
+    Range range = open_range(job->coded, writing ? job->coded_room : job->coded_length, writing);
     Depth depth = {job->peak, job->tolerance, 2 * job->tolerance + 1, most(digits_of(job->peak) - 8, 0)};
     u16 *at = job->samples;
     for (i32 k = 0; k < job->pictures; k++) {
@@ -32,13 +32,14 @@ EXPORT(run) void run(void) {
                 for (i32 y = 0; y < height; y++) for (i32 x = 0; x < width; x++) planes[p].data[y * stride + x] = at[(y * width + x) * c + channel];
         }
         for (i32 p = 0; p < c; p++) {
-            code_plane(job, planes, p, &depth);
+            if (writing) write_plane(&range, job, planes, p, &depth);
+            else read_plane(&range, job, planes, p, &depth);
             i32 channel = order_of(c, p);
             for (i32 y = 0; y < height; y++) for (i32 x = 0; x < width; x++) at[(y * width + x) * c + channel] = planes[p].data[y * stride + x];
         }
         at += height * width * c;
     }
-    u32 length = close_range(job->coded, &job->damaged);
+    u32 length = close_range(&range, job->coded, &job->damaged);
     if (writing) {
         job->coded_length = length;
         job->damaged |= length > (u32)job->coded_room;
