@@ -12,6 +12,7 @@ from pictures import natural, noise
 
 from tpca_cli.codec import kernel_run
 from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.kernel_job import KERNEL
 from tpca_cli.codec.kernel_run import Symbols
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
@@ -106,3 +107,21 @@ def test_the_kernel_codes_the_coefficients_of_the_arrays(kind: tuple[int, int, b
     assert [int(e) for e in found.sse] == [
         int(((p.astype(int) - q) ** 2).sum()) for p, q in zip(pictures, found.decoded, strict=True)
     ]
+
+
+@pytest.mark.parametrize("kind", CODERS)
+def test_what_earlier_jobs_left_in_memory_changes_nothing(kind: tuple[int, int, bool]) -> None:
+    coder = CODERS[kind]
+    pictures = [natural(height, width, kind[1], 5) for height, width in SHAPES]
+    found = coder.encode(pictures)
+    symbols = kernel_run.read_symbols(coder.model, coder._grid(SHAPES), found.data)
+    instance = KERNEL.instance()
+    for rest in (0xFF, 0x35):
+        instance.memory(0)[instance.base :] = rest
+        assert coder.encode(pictures).data == found.data
+        instance.memory(0)[instance.base :] = rest
+        for ours, theirs in zip(coder.decode(found.data, SHAPES), found.decoded, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        instance.memory(0)[instance.base :] = rest
+        again = kernel_run.read_symbols(coder.model, coder._grid(SHAPES), found.data)
+        np.testing.assert_array_equal(again.values, symbols.values)

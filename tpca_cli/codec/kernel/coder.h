@@ -5,6 +5,8 @@
 
 #include "job.h"
 
+#include <wasm_simd128.h>
+
 // The range must live in registers: it changes with every bit.
 #define INLINE static inline __attribute__((always_inline))
 // What is busiest must not share them with what is not.
@@ -70,18 +72,25 @@ static Range open_range(u8 *bytes, u32 length, i32 writing) {
     return range;
 }
 
-// Code a bit that is 1 with probability p of 2^16.
-INLINE i32 code(Range *range, i32 bit, u32 p) {
-    u32 middle = range->low + (u32)((u64)(range->high - range->low) * p >> 16);
-    if (!range->writing) bit = range->point <= middle;
-    range->high = bit ? middle : range->high;
-    range->low = bit ? range->low : middle + 1;
+// Where the interval is divided.
+INLINE u32 split(const Range *range, u32 p) { return range->low + (u32)((u64)(range->high - range->low) * p >> 16); }
+
+INLINE void refill(Range *range) {
     while (!((range->low ^ range->high) >> 24)) {
         if (range->writing) put_byte(range, range->high >> 24);
         else range->point = range->point << 8 | next_byte(range);
         range->low <<= 8;
         range->high = range->high << 8 | 255;
     }
+}
+
+// Code a bit that is 1 with probability p of 2^16.
+INLINE i32 code(Range *range, i32 bit, u32 p) {
+    u32 middle = split(range, p);
+    if (!range->writing) bit = range->point <= middle;
+    range->high = bit ? middle : range->high;
+    range->low = bit ? range->low : middle + 1;
+    refill(range);
     return bit;
 }
 
@@ -130,11 +139,35 @@ INLINE i32 mixed(i32 *logits, i32 given, Counter *const *counters, i32 count, co
 // How fast weights learn: errors are divided by 2 to this power.
 INLINE i32 slowness(i32 rich) { return rich ? 14 : 15; }
 
+// The arms of a bit: which one it is shall be guessed, not waited for.
+#define GUESSED __asm__ volatile("")
+
+// What a bit teaches the weights and the counters.
+INLINE void settle(i32 bit, i32 p, const i32 *logits, Counter *const *counters, i32 count, i32 *weights, i32 slow) {
+    i32 error = (bit ? ONE : 0) - p, half = 1 << (slow - 1), k = 0;
+    if (count == 4) weights[k] += (logits[k] * error + half) >> slow, k++;
+    for (; k + 3 <= count; k += 4) {
+        v128_t products = wasm_i32x4_mul(wasm_v128_load(logits + k), wasm_i32x4_splat(error));
+        products = wasm_i32x4_shr(wasm_i32x4_add(products, wasm_i32x4_splat(half)), slow);
+        wasm_v128_store(weights + k, wasm_i32x4_add(wasm_v128_load(weights + k), products));
+    }
+    for (; k <= count; k++) weights[k] += (logits[k] * error + half) >> slow;
+    for (k = 0; k < count; k++) learn(counters[k], bit, PATIENCE);
+}
+
 INLINE i32 code_mixed(Range *range, i32 bit, i32 given, Counter *const *counters, i32 count, i32 *weights, i32 slow) {
     i32 logits[8], p = mixed(logits, given, counters, count, weights);
-    bit = code(range, bit, p);
-    i32 error = (bit ? ONE : 0) - p;
-    for (i32 k = 0; k <= count; k++) weights[k] += (logits[k] * error + (1 << (slow - 1))) >> slow;
-    for (i32 k = 0; k < count; k++) learn(counters[k], bit, PATIENCE);
+    u32 middle = split(range, p);
+    if (range->writing ? bit : range->point <= middle) {
+        GUESSED;
+        range->high = middle;
+        settle(1, p, logits, counters, count, weights, slow);
+        bit = 1;
+    } else {
+        range->low = middle + 1;
+        settle(0, p, logits, counters, count, weights, slow);
+        bit = 0;
+    }
+    refill(range);
     return bit;
 }

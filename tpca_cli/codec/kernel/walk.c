@@ -253,8 +253,20 @@ static void clear_uncoded(Job *job) {
     }
 }
 
+// Nothing is known of some rows yet. This is done just before they are coded, so that they are in the cache then.
+static void clear_rows(Job *job, i32 start, i32 stop) {
+    i32 at = start * job->size, count = (stop - start) * job->size;
+    __builtin_memset(job->own + at, 0, 2 * count);
+    __builtin_memset(job->small + at, 0, count);
+    __builtin_memset(job->around + at, 0, count);
+    if (start < job->rows) __builtin_memset(job->signs + at, 0, count);
+}
+
 static void walk(Job *job) {
     start_learning(job);
+    clear_rows(job, job->rows, job->rows + 1);
+    for (i32 c = 0; c < job->channels; c++)
+        if (job->lowest_rows[c] >= 0) clear_rows(job, job->lowest_rows[c], job->lowest_rows[c] + 1);
     if (job->picture_count) __builtin_memset(job->tiles, 0, 4 * job->size * job->colors * job->side * job->side);
     Range range = open_range(job->bytes, job->capacity, job->mode != DECODE);
     if (job->mode == DECIDE) choose_flags(job);
@@ -268,6 +280,7 @@ static void walk(Job *job) {
     }
     for (i32 index = 0; index < job->step_count && !job->damaged; index++) {
         const Step *step = job->steps + index;
+        clear_rows(job, step->start, step->stop);
         for (i32 phase = 0; phase < 2; phase++) {
             i32 which = step->color * 2 + phase, *places = job->live + which * job->size;
             if (step->opens) counts[which] = (range.writing ? write_flags : read_flags)(job, &range, index, step, phase, places, counts[which]);
