@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -117,29 +116,28 @@ def write(
             }
         )
         writer.put("images/digests", origin.digests, compress=False)
-        if basis is not None:
-            put_basis(writer, basis, origin.framing.frame_shape)
+        arrays = {} if basis is None else basis_arrays(basis, origin.framing.frame_shape)
         if operator is not None:
-            put_operator(writer, operator)
-        with closing(writer.finish()) as written:
-            return _facts(origin, basis, written.size, written.digest)
+            arrays |= operator_arrays(operator)
+        for name, array in arrays.items():
+            writer.put(name, array, compress=array.dtype.kind == "i")  # the bits of a float are noise
+        if isinstance(operator, TensorOperator):
+            _put_triangle(writer, operator)
+    return _facts(origin, basis, writer.checked.size, writer.checked.digest)
 
 
-def put_basis(writer: store.Writer, basis: TensorBasis, picture: tuple[int, ...] | None = None) -> None:
-    """Write the arrays of a basis; `total` and `measured` belong to the metadata of the file.
+def basis_arrays(basis: TensorBasis, picture: tuple[int, ...]) -> Arrays:
+    """The datasets of a basis; `total` and `measured` belong to the metadata of the file.
 
-    `picture` is the shape in which the mean is kept, if that is not the one of a frame.
+    `picture` is the shape in which the mean is kept.
     """
     arrays = basis.to_arrays()
-    if picture is not None and "mean" in arrays:
+    if "mean" in arrays:
         arrays["mean"] = arrays["mean"].reshape(picture)
-    for name in ("frame_shape", "total", "measured"):
-        arrays.pop(name, None)  # in the metadata
-    for name, array in arrays.items():
-        if name == "indices":
-            writer.put("basis/indices", array.astype("<i4"))
-        else:
-            writer.put(f"basis/{name}", array, compress=False)  # the bits of a float are noise
+    if "indices" in arrays:
+        arrays["indices"] = arrays["indices"].astype("<i4")
+    in_metadata = ("frame_shape", "total", "measured")
+    return {f"basis/{name}": array for name, array in arrays.items() if name not in in_metadata}
 
 
 def read(path: AnyPath) -> StoredBasis:
@@ -233,13 +231,14 @@ def _check_shapes(basis: TensorBasis) -> None:
 PIECE = 1 << 17
 
 
-def put_operator(writer: store.Writer, operator: Operator) -> None:
-    """Write an operator: its sums and its matrix, or one matrix per mode."""
-    writer.put("operator/sums", operator.sums)
-    if isinstance(operator, ModeOperators):
-        for k, matrix in enumerate(operator.matrices):
-            writer.put(f"operator/modes/{k}", matrix)
-        return
+def operator_arrays(operator: Operator) -> Arrays:
+    """The datasets of an operator that are written whole: its sums, and one matrix per mode."""
+    matrices = operator.matrices if isinstance(operator, ModeOperators) else ()
+    modes = {f"operator/modes/{k}": matrix for k, matrix in enumerate(matrices)}
+    return {"operator/sums": operator.sums, **modes}
+
+
+def _put_triangle(writer: store.Writer, operator: TensorOperator) -> None:
     stream = writer.stream("operator/lower", "<i8", (), PIECE, compress=True)
     digests = []
     for piece in _pieces(operator):
@@ -331,7 +330,7 @@ def _solved(basis: TensorBasis) -> dict[str, Any]:
         tops = np.array([values[0] for values in basis.mode_values])
         shares = np.divide(basis.residuals, tops, out=np.zeros_like(tops), where=tops > 0)
         residual = relative = float(shares.max(initial=0.0))
-        complete = basis.components == int(np.prod(basis.frame_shape))
+        complete = len(basis.energies) == int(np.prod(basis.frame_shape))
         energy = basis.energy() if basis.measured else 1.0 if complete else None
     else:
         top = float(basis.energies[0]) if basis.energies[0] > 0 else 1.0
@@ -341,7 +340,7 @@ def _solved(basis: TensorBasis) -> dict[str, Any]:
         relative = float((basis.residuals[real] / basis.energies[real]).max(initial=0.0))
         energy = basis.energy()
     return {
-        "components": basis.components,
+        "components": len(basis.energies),
         "total": basis.total,
         "energy": energy,
         "residual": residual,

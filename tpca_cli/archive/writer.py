@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +89,7 @@ class Contents:
 
     @classmethod
     def of(cls, file: store.Reader, index: Index, groups: Sequence[Mapping[str, Any]]) -> Contents:
-        """The parts of an open file."""
+        """The parts of a file that was read."""
         return cls(index, groups, file.meta.get("target", {}), file.digest, file.size, file.stored)
 
 
@@ -149,8 +148,7 @@ def write_archive(
         stream = file.stream("payload", "u1", (), chunk, rows=total)
         for data in _gathered(payload):
             stream.append(np.frombuffer(data, np.uint8))
-        with closing(file.finish()) as reader:
-            return Contents.of(reader, index, described)
+    return Contents.of(file.checked, index, described)
 
 
 def most_open(index: Index) -> int:

@@ -75,7 +75,8 @@ def write_scores(
             _count(writer, "frame", int(counts.sum()))
             _stream(writer, "image_of_frame", "<i8", _images_of_frames(counts), 1 << 16, compress=True)
         if not of.link:
-            basisfile.put_basis(writer, of.basis, of.framing.frame_shape)
+            for name, array in basisfile.basis_arrays(of.basis, of.framing.frame_shape).items():
+                writer.put(name, array, compress=array.dtype.kind == "i")
         total, size = int(counts.sum()), pieces["coefficients"]
         stream = writer.stream(
             "coefficients", dtype, (m,), size, compress, total if total else None, (by, "component")

@@ -52,7 +52,13 @@ def create(
 
 
 class Writer:
-    """A file that is being written. Use `create`."""
+    """A file that is being written. Use `create`.
+
+    `checked` is the reader that the finished file was read back with, for its digest, its size and what it
+    stores. It is closed when the file has its name, unless `finish` handed it out.
+    """
+
+    checked: Reader
 
     def __init__(
         self,
@@ -192,7 +198,8 @@ class Writer:
         try:
             if error is None and not self._private:
                 if self._reader is None:
-                    self._finish().close()
+                    self.checked = self._finish()
+                    self.checked.close()
                 self._temporary.commit()
             good = error is None
         except BaseException:
@@ -205,7 +212,7 @@ class Writer:
 
     def finish(self) -> Reader:
         """Write no more; returns the reader that checked the file. Leaving `with` gives the file its name."""
-        self._reader = self._finish()
+        self._reader = self.checked = self._finish()
         return self._reader
 
     def _finish(self) -> Reader:
