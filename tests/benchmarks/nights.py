@@ -7,6 +7,7 @@ Each night brings six pictures whose grain and contrast are a little different f
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -65,4 +66,10 @@ def main(root: Path, nights: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 60)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="where the images and the archive are made")
+    parser.add_argument("nights", type=int, nargs="?", default=60)
+    given = parser.parse_args()
+    main(given.folder, given.nights)

@@ -102,7 +102,7 @@ def test_files_that_are_no_pictures_are_left_out_and_named(place: Path, tmp_path
 
 def test_select_chooses_and_the_text_says_what_was_written(place: Path, tmp_path: Path) -> None:
     out = tpca("export", place / "a.h5", "-o", tmp_path / "s", "--select", "cats/*").out
-    assert out.startswith("5 images, 1 labels,") and "in 1 shards in" in out
+    assert out.startswith("5 images, 1 label,") and "in 1 shard in" in out
     assert tpca("export", place / "a.h5", "-o", tmp_path / "t", "--select", "none*", code=1).err
 
 

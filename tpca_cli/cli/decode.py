@@ -11,7 +11,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import OtherFormat, printable
+from tpca_cli.errors import OtherFormat, counted, printable
 
 if TYPE_CHECKING:
     from tpca_cli.archive.reader import Archive
@@ -139,7 +139,7 @@ def _opened(path: Path, basis: Path | None, salvage: bool, max_pixels: int) -> A
 def _summary(result: Decoded, as_png: bool, output: Path) -> str:
     """What was written, and at what price."""
     found = f", {result.found} of them found there" if result.found else ""
-    text = f"{result.images} images{found}, {human(result.written_bytes)} in {printable(output)}"
+    text = f"{counted(result.images, 'image')}{found}, {human(result.written_bytes)} in {printable(output)}"
     if result.identical:
         text += f"\n{result.identical} of them are, bit for bit, the files that were archived"
     if result.same_pixels:

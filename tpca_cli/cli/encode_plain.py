@@ -14,7 +14,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, duration, human, table
 from tpca_cli.cli.items import are_tensors
-from tpca_cli.errors import printable
+from tpca_cli.errors import counted, printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.plain import Plain, PlainRequest
@@ -127,7 +127,7 @@ def _tell(console: Console, request: PlainRequest, result: Plain) -> int:
     data = {
         **facts,
         "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
-        **result.ignored.to_dict(),
+        **result.ignored.facts,
         "appended": counts if request.append else None,
         "output": request.output,
         "seconds": console.seconds,
@@ -135,11 +135,11 @@ def _tell(console: Console, request: PlainRequest, result: Plain) -> int:
     basis = "its basis" if facts["basis"] == "embedded" else "the digest of its basis"
     frames = "" if facts["frames"] == facts["images"] else f" ({facts['frames']} frames)"
     lines = [
-        f"{facts['images']} images{frames} x {facts['components']} components, {facts['dtype']}, "
+        f"{counted(facts['images'], 'image')}{frames} x {facts['components']} components, {facts['dtype']}, "
         f"with {basis}, in {duration(console.seconds)}",
         f"{printable(request.output)}: {human(facts['file_bytes'])}",
     ]
     if request.append:
         lines.insert(0, f"{result.added} added, {result.replaced} replaced, {result.unchanged} unchanged")
-    console.result(data, "\n".join(filter(None, [*lines, str(result.ignored)])))
+    console.result(data, "\n".join(filter(None, [*lines, result.ignored.text])))
     return options.EXIT_SKIPPED if result.skipped else 0

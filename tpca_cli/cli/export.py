@@ -9,7 +9,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import printable
+from tpca_cli.errors import counted, printable
 
 EPILOG = """\b
 Examples:
@@ -90,7 +90,7 @@ def command(
     }
     console.result(
         data,
-        f"{result.images} images, {len(result.classes)} labels, {human(result.written_bytes)} in "
-        f"{len(result.shards)} shards in {printable(output)}",
+        f"{counted(result.images, 'image')}, {counted(len(result.classes), 'label')}, "
+        f"{human(result.written_bytes)} in {counted(len(result.shards), 'shard')} in {printable(output)}",
     )
     return options.EXIT_SKIPPED if result.skipped else 0

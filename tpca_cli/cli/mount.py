@@ -9,7 +9,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import printable
+from tpca_cli.errors import counted, printable
 
 EPILOG = """\b
 Examples:
@@ -49,7 +49,8 @@ def command(
     check_folder(folder)
     with Archive(archive, basis=basis, ready=False, max_pixels=max_pixels) as opened:
         tree = ImageTree(opened, select=select, format=format, components=components)
-        note = f"{tree.images} images in {printable(folder)}; to end: fusermount3 -u {printable(folder)}"
+        place = printable(folder)
+        note = f"{counted(tree.images, 'image')} in {place}; to end: fusermount3 -u {place}"
         mount(tree, folder, lambda: console.say(note))
     console.result({"images": tree.images, "folder": folder}, f"{printable(folder)} is unmounted")
     return 0

@@ -10,7 +10,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import UsageError, counted, printable
 
 EPILOG = """\b
 Examples:
@@ -79,7 +79,7 @@ def command(
     }
     console.result(
         data,
-        f"{result.images} images, {result.dropped} replaced ones dropped, {result.old_blocks} blocks became "
-        f"{result.new_blocks}\n{printable(output)}: {human(before)} became {human(facts['archive_bytes'])}",
+        f"{counted(result.images, 'image')}, {result.dropped} replaced ones dropped, "
+        f"{result.old_blocks} blocks became {result.new_blocks}\n{printable(output)}: {human(before)} became {human(facts['archive_bytes'])}",
     )
     return options.EXIT_SKIPPED if result.lost else 0
