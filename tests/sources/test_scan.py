@@ -14,7 +14,7 @@ from pictures import natural, save
 
 from tpca_cli.errors import StorageError, TpcaError, UsageError
 from tpca_cli.names import name_problem
-from tpca_cli.sources.scan import Ignored, Scan, Skipped, distinct, require_some, scan
+from tpca_cli.sources.scan import Ignored, Scan, Skipped, require_some, scan
 
 
 def names(found: Scan) -> list[bytes]:
@@ -146,7 +146,7 @@ def test_what_is_no_image_is_skipped_or_ignored_with_the_reason(photos: Path) ->
     assert reasons(found.ignored)[b".hidden.png"] == "hidden"
     assert b"picture-without-extension" in names(found)
     assert found.left_out == Ignored(2, 2, (found.ignored[2].path, found.ignored[3].path))
-    assert str(found.left_out) == "2 other files and 2 hidden files or folders ignored"
+    assert found.left_out.text == "2 other files and 2 hidden files or folders ignored"
 
 
 def test_media_that_are_not_read_are_skipped_by_content_and_by_name(photos: Path) -> None:
@@ -208,11 +208,11 @@ def test_sources_without_any_image_are_an_error_with_exit_code_1(photos: Path, t
 def test_a_file_with_several_names_is_counted_once(photos: Path) -> None:
     os.link(photos / "top.png", photos / "a" / "0.png")
     (photos / "link.png").symlink_to("b/2.png")
-    found = scan([photos])
-    assert len(found.refs) == 6
-    once = distinct(found.refs)
-    assert [ref.name for ref in once] == [b"a.b/3.png", b"a/0.png", b"a/1.png", b"b/2.png"]
-    assert distinct(once) == once
+    assert len(scan([photos]).refs) == 6
+    once = scan([photos], distinct=True)
+    assert [ref.name for ref in once.refs] == [b"a.b/3.png", b"a/0.png", b"a/1.png", b"b/2.png"]
+    assert once.repeated == 2
+    assert scan([photos]).repeated == 0
 
 
 def test_only_regular_files_inside_the_folder_are_opened(

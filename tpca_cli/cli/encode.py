@@ -17,7 +17,7 @@ from tpca_cli.cli.console import Console, duration, human, table, times
 from tpca_cli.cli.console import quality as shown_quality
 from tpca_cli.cli.encode_plain import encode_scores, plain_options
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import UsageError, counted, printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.append import AppendRequest
@@ -280,7 +280,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
     _tell_quality(console, result.low_quality, result.missed)
     data = {
         **facts,
-        **result.ignored.to_dict(),
+        **result.ignored.facts,
         "output": request.output,
         "seconds": console.seconds,
         "steps": [asdict(tried) for tried in result.tried],
@@ -288,7 +288,7 @@ def _encode(console: Console, request: EncodeRequest) -> int:
         "low_quality": [asdict(item) for item in result.low_quality],
         "warning": result.missed,
     }
-    text = "\n".join(filter(None, [_summary(console, request.output, facts), str(result.ignored)]))
+    text = "\n".join(filter(None, [_summary(console, request.output, facts), result.ignored.text]))
     console.result(data, text)
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or result.missed else 0
 
@@ -325,12 +325,13 @@ def _append(console: Console, wanted: AppendRequest) -> int:
         "low_quality": [asdict(item) for item in result.low_quality],
         "warning": warning,
     }
-    did = f"{counts['added']} images added, {counts['replaced']} replaced, {result.unchanged} unchanged"
+    added = counted(counts["added"], "image")
+    did = f"{added} added, {counts['replaced']} replaced, {result.unchanged} unchanged"
     text = (
         f"{did}\n{_summary(console, output, facts)}" if new else f"nothing new ({result.unchanged} unchanged)"
     )
-    text = "\n".join(filter(None, [text, str(result.ignored)]))
-    console.result({**data, **result.ignored.to_dict()}, text)
+    text = "\n".join(filter(None, [text, result.ignored.text]))
+    console.result({**data, **result.ignored.facts}, text)
     return options.EXIT_SKIPPED if result.skipped or result.low_quality or warning else 0
 
 
@@ -382,7 +383,7 @@ def _tell_partial(console: Console, facts: Mapping[str, Any]) -> None:
 
 def _summary(console: Console, output: Path, facts: Mapping[str, Any]) -> str:
     return (
-        f"{facts['images']} images, {human(facts['source_bytes'])} of files, "
+        f"{counted(facts['images'], 'image')}, {human(facts['source_bytes'])} of files, "
         f"{human(facts['raw_bytes'])} of pixels, in {duration(console.seconds)}\n"
         f"{printable(output)}: {human(facts['archive_bytes'])}, {times(facts['ratio_source'])} the files, "
         f"{times(facts['ratio_raw'])} the pixels, {shown_quality(facts)}"

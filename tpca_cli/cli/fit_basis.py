@@ -12,7 +12,7 @@ import click
 from tpca_cli.cli import items, options
 from tpca_cli.cli.console import Console, human, shape, table
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import UsageError
+from tpca_cli.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from tpca_cli.fit.plan import FitRequest
@@ -253,7 +253,7 @@ def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: 
         "added": result.images,
         "duplicates": result.duplicates,
         "skipped": [{"path": item.path, "reason": item.reason} for item in result.skipped],
-        **result.ignored.to_dict(),
+        **result.ignored.facts,
         "seconds": result.seconds,
     }
     asked, basis = result.plan.components, result.basis
@@ -261,14 +261,15 @@ def _fit(console: Console, request: FitRequest, cluster: str | None, lock_wait: 
         console.warn(f"{asked} components were asked for, but only {basis.components} carry energy")
     if result.duplicates:
         console.say(f"{result.duplicates} images were counted already and left out")
-    text = "\n".join(filter(None, [basis_text(request.output, facts), str(result.ignored)]))
+    text = "\n".join(filter(None, [basis_text(request.output, facts), result.ignored.text]))
     console.result(facts, text)
     return options.EXIT_SKIPPED if result.skipped else 0
 
 
 def basis_text(path: Path, facts: dict[str, Any]) -> str:
     """What a basis file holds, for people."""
-    lines = [f"{facts['images']} images, {facts['frames']} frames of {shape(facts['frame_shape'])}"]
+    images, frames = counted(facts["images"], "image"), counted(facts["frames"], "frame")
+    lines = [f"{images}, {frames} of {shape(facts['frame_shape'])}"]
     if facts["components"] is None:
         return f"{lines[0]}\n{path}: {human(facts['file_bytes'])}, the operator alone"
     if facts["total"] <= 0:

@@ -190,7 +190,7 @@ def _data(
             "identical_pixels": compared.identical_pixels,
             "verdicts": [{"path": path, "verdict": verdict} for path, verdict in compared.verdicts],
             "failed": [{"path": item.path, "reason": item.reason} for item in compared.failed],
-            **compared.ignored.to_dict(),
+            **compared.ignored.facts,
             "worst": [{"path": path, "psnr": psnr, "quality": seen} for path, psnr, seen in compared.worst],
         }
     return data
@@ -202,7 +202,7 @@ def _text(file: Path, checked: Checked, compared: SourceComparison, sources: boo
     held = f", {checked.images} images" if checked.images else ""
     lines = [f"{printable(file)}: {kind}, {human(checked.size)}{held}: {state}"]
     if sources:
-        ignored = ", ".join(["", *filter(None, [str(compared.ignored)])])
+        ignored = ", ".join(["", *filter(None, [compared.ignored.text])])
         lines.append(f"{len(compared.safe)} of {compared.sources} source files are safe in it{ignored}")
         if compared.identical_files or compared.identical_pixels:
             lines.append(

@@ -140,7 +140,7 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
             "changed": len(news.changed),
             "unchanged": news.unchanged,
             "skipped": len(found.skipped) + len(news.skipped),
-            **found.left_out.to_dict(),
+            **found.left_out.facts,
         }
 
 

@@ -27,7 +27,7 @@ from tpca_cli.checkpoint import (
     removed_unless_interrupted,
 )
 from tpca_cli.encode.changes import changes, restorable_beside
-from tpca_cli.errors import ImageRefused, StorageError, UsageError, printable
+from tpca_cli.errors import ImageRefused, StorageError, UsageError, counted, printable
 from tpca_cli.frames.items import ItemFrames, check_items
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Progress, Say
@@ -214,7 +214,7 @@ def encode_plain(request: PlainRequest, say: Say, progress: Progress | None = No
     skipped = [*found.skipped, *misfits]
     if not members:
         raise nothing_usable(request.sources, skipped, found.ignored)
-    say(f"{len(members)} images on {of.basis.components} components ({of.basis.method})")
+    say(f"{counted(len(members), 'image')} on {of.basis.components} components ({of.basis.method})")
     with removed_unless_interrupted(request.output):
         index, rows, lost = _projected(request, of, members, progress)
         skipped += lost
@@ -241,7 +241,7 @@ def plan_plain(request: PlainRequest, progress: Progress | None = None) -> dict[
         "dtype": request.dtype,
         "coefficient_bytes": frames * width,
         "skipped": len(found.skipped) + len(misfits),
-        **found.ignored.to_dict(),
+        **found.ignored.facts,
         "workers": request.reading.workers,
     }
 

@@ -369,7 +369,7 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
         "raw_bytes": found.raw_bytes,
         "source_bytes": found.source_bytes,
         "skipped": len(found.skipped),
-        **found.ignored.to_dict(),
+        **found.ignored.facts,
         "target": asked.to_dict(),
         "workers": request.reading.workers,
     }

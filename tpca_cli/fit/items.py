@@ -25,7 +25,7 @@ from tpca_cli.sources.scan import Skipped
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
 from tpca_cli.tensor_pca.basis import TensorBasis
 from tpca_cli.tensor_pca.floating import self_adjoint, solve_floats, solve_matrix
-from tpca_cli.tensor_pca.solve import add_blocks, fixed_threads, new_operator, solve_frames, solve_given
+from tpca_cli.tensor_pca.solve import fixed_threads, new_operator, solve_frames, solve_given
 from tpca_cli.tensors import Item
 
 LARGEST_OPERATOR = 4096
@@ -99,7 +99,7 @@ def solve_items(
     if method == "subspace" or (method == "operator" and count < size):
         return solve_frames(frames, method if method == "subspace" else "operator", wish.components, **choice)  # type: ignore[arg-type]
     operator = new_operator(method, frames.frame_shape, frames.dtype)
-    add_blocks(operator, frames, progress)
+    frames.add_to(operator, progress)
     if not isinstance(operator, ModeOperators):
         return solve_given(operator, wish.components, **choice, consume=True)  # type: ignore[arg-type]
     complete = solve_modes(operator, center=wish.center)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import ceil, prod
 from typing import Any
 
@@ -19,7 +18,6 @@ from tpca_cli.interfaces import Progress
 from tpca_cli.sources.probe import probe_headers
 from tpca_cli.sources.read_plan import FramingOptions as Reading
 from tpca_cli.sources.read_plan import after_resize, misfit, plan_reading, scan_or_fail
-from tpca_cli.sources.scan import distinct
 from tpca_cli.tensor_pca.fold import run_length
 from tpca_cli.tensor_pca.solve import NARROW
 
@@ -30,8 +28,7 @@ def preview(request: FitRequest, progress: Progress | None = None) -> dict[str, 
     """The plan with its memory, disk and time; nothing is written."""
     base = None if request.update is None else basisfile.read(request.update)
     wish = request.wish if base is None else inherited(request.wish, base)
-    found = scan_or_fail(request.sources, request.on_error)
-    found = replace(found, refs=distinct(found.refs))
+    found = scan_or_fail(request.sources, request.on_error, distinct=True)
     reading = Reading(
         None if base is None else base.framing,
         base.origin.size if base else request.size,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,11 @@ from tpca_cli.fit.remote import RemoteReader
 from tpca_cli.frames.stage import Staged, stage
 from tpca_cli.interfaces import Frames, Progress, Say
 from tpca_cli.sources.read_plan import ReadPlan, scan_or_fail
-from tpca_cli.sources.scan import Ignored, Scan, Skipped, distinct
+from tpca_cli.sources.scan import Ignored, Scan, Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
 from tpca_cli.tensor_pca.basis import OperatorBasis, SubspaceBasis, TensorBasis
-from tpca_cli.tensor_pca.solve import fixed_threads, new_operator, solve_frames, solve_given
+from tpca_cli.tensor_pca.solve import Operator, fixed_threads, new_operator, solve_frames, solve_given
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,9 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
     base = None if request.update is None else _base(request)
     wish = request.wish if base is None else inherited(request.wish, base)
     clock = _Clock()
-    listed = scan_or_fail(request.sources, request.on_error)
+    found = scan_or_fail(request.sources, request.on_error, distinct=True)
     clock.lap("list")
-    found = replace(listed, refs=distinct(listed.refs))
-    with ExitStack() as stack:
-        try:
-            staged = stack.enter_context(_stage(found, request, wish, base, progress))
-        except TpcaError as error:
-            if error.skipped:  # nothing is left: say it of the files that never came so far, too
-                error.skipped = (*_named(found.skipped), *error.skipped)
-            raise
+    with _staged(found, request, wish, base, progress) as staged:
         clock.lap("read")
         keep = new_images(staged, base, request.on_duplicate)
         frames: Frames = staged.frames if keep.all() else staged.only(keep)
@@ -97,8 +90,7 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
             solver=decided.solver,
             choice=wish.choice,
         )
-        with fixed_threads():
-            basis, facts = _solve_and_write(request, wish, decided, origin, frames, base, clock, progress)
+        basis, facts = _solve_and_write(request, wish, decided, origin, frames, base, clock, progress)
         if request.scores is not None and basis is not None:
             from tpca_cli.fit.scores import write_fitted_scores
             from tpca_cli.scores.writer import ScoresBasis
@@ -109,7 +101,7 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
             )
             clock.lap("scores")
         skipped = (*found.skipped, *staged.skipped)
-        duplicates = int(np.count_nonzero(~keep)) + len(listed.refs) - len(found.refs)
+        duplicates = int(np.count_nonzero(~keep)) + found.repeated
     return Fitted(facts, decided, basis, int(keep.sum()), duplicates, skipped, found.left_out, clock.seconds)
 
 
@@ -123,17 +115,35 @@ def _solve_and_write(
     clock: _Clock,
     progress: Progress | None,
 ) -> tuple[TensorBasis | None, dict[str, Any]]:
-    operator = None
-    basis: TensorBasis | None
-    if decided.streamed or decided.method == "subspace":
-        basis = _principal(wish, decided, frames, progress)
-    else:
+    basis, operator = _solve(request, wish, decided, frames, clock, progress)
+    clock.lap("solve")
+    expect = base.identity if base is not None and _same(request.update, request.output) else None
+    facts = basisfile.write(
+        request.output, origin, basis, operator, force=request.force or expect is not None, expect=expect
+    )
+    clock.lap("write")
+    return basis, facts
+
+
+def _solve(
+    request: FitRequest,
+    wish: FitOptions,
+    decided: Plan,
+    frames: Frames,
+    clock: _Clock,
+    progress: Progress | None,
+) -> tuple[TensorBasis | None, Operator | None]:
+    """The basis that was wished for, and the operator if it is to be kept."""
+    with fixed_threads():
+        if decided.streamed or decided.method == "subspace":
+            return _principal(wish, decided, frames, progress), None
         operator = new_operator(decided.method, frames.frame_shape, frames.dtype)
         if request.update is not None:
             basisfile.add_operator(request.update, operator)
         frames.add_to(operator, progress)
         clock.lap("operator")
         consume = not decided.keep_operator
+        basis: TensorBasis | None
         if wish.operator_only:
             basis = None
         elif decided.principal is not None:
@@ -153,14 +163,7 @@ def _solve_and_write(
                 tolerance=wish.tolerance,
                 consume=consume,
             )
-        operator = None if consume else operator
-    clock.lap("solve")
-    expect = base.identity if base is not None and _same(request.update, request.output) else None
-    facts = basisfile.write(
-        request.output, origin, basis, operator, force=request.force or expect is not None, expect=expect
-    )
-    clock.lap("write")
-    return basis, facts
+        return basis, None if consume else operator
 
 
 def _principal(
@@ -190,9 +193,12 @@ def _principal(
     )
 
 
-def _stage(
+@contextmanager
+def _staged(
     found: Scan, request: FitRequest, wish: FitOptions, base: StoredBasis | None, progress: Progress | None
-) -> Staged:
+) -> Iterator[Staged]:
+    """The frames of the files, as long as they are needed."""
+
     def foreseen(frames: int, recipe: ReadPlan) -> str | None:
         """The method whose operator will be wanted, if all files can be read."""
         shape, itemsize = recipe.framing.frame_shape, np.dtype(recipe.dtype).itemsize
@@ -207,21 +213,28 @@ def _stage(
         return None if decided.streamed or decided.method == "subspace" else decided.method
 
     elsewhere = None if request.cluster is None else RemoteReader(request.cluster, foreseen)
-    return stage(
-        found.refs,
-        None if base is None else base.framing,
-        memory=staged_most(request.memory),
-        size=base.origin.size if base else request.size,
-        tile=None if base else request.tile,
-        dtype=None if base is None else base.dtype,
-        cache=request.cache,
-        beside=request.output,
-        workers=request.workers,
-        max_pixels=request.max_pixels,
-        on_error=request.on_error,
-        progress=progress,
-        elsewhere=elsewhere,
-    )
+    try:
+        staged = stage(
+            found.refs,
+            None if base is None else base.framing,
+            memory=staged_most(request.memory),
+            size=base.origin.size if base else request.size,
+            tile=None if base else request.tile,
+            dtype=None if base is None else base.dtype,
+            cache=request.cache,
+            beside=request.output,
+            workers=request.workers,
+            max_pixels=request.max_pixels,
+            on_error=request.on_error,
+            progress=progress,
+            elsewhere=elsewhere,
+        )
+    except TpcaError as error:
+        if error.skipped:  # nothing is left: say it of the files that never came so far, too
+            error.skipped = (*_named(found.skipped), *error.skipped)
+        raise
+    with staged:
+        yield staged
 
 
 def _base(request: FitRequest) -> StoredBasis:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from tpca_cli.sources.read_plan import ReadPlan, failure
 from tpca_cli.sources.scan import ImageRef
 from tpca_cli.tensor_pca.algorithm3 import gram_of_blocks
 from tpca_cli.tensor_pca.fold import fold_runs
-from tpca_cli.tensor_pca.solve import add_blocks
+
+BLOCK_VALUES = 1 << 24  # pixels handed to an operator at a time
 
 
 class LocalFrames:
@@ -35,7 +37,12 @@ class LocalFrames:
 
     def add_to(self, operator: Any, progress: Progress | None = None) -> None:
         """Add all frames to an operator."""
-        add_blocks(operator, self, progress)
+        done = 0
+        for block in self.blocks(max(1, min(8192, BLOCK_VALUES // prod(self.frame_shape)))):
+            operator.add(block)
+            done += len(block)
+            if progress is not None:
+                progress("operator", done, self.count)
 
     def fold(
         self,

@@ -11,7 +11,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from tpca_cli import store
 from tpca_cli.errors import FileRefused, StorageError, TpcaError, printable
 from tpca_cli.frames.arrays import ArrayFrames, SourceFrames
-from tpca_cli.frames.tensor_file import TENSOR_SCHEMA, Index, TensorFile, TensorWriter, packed
+from tpca_cli.frames.tensor_file import TENSOR_SCHEMA, Index, TensorFile, TensorWriter
 from tpca_cli.framing import Framing
 from tpca_cli.images import MAX_PIXELS, Header
 from tpca_cli.interfaces import AnyPath, Frames, Progress
-from tpca_cli.sources.probe import probe_headers
-from tpca_cli.sources.read import GUESSED_PIXELS, read_batches
+from tpca_cli.sources.probe import guess_plan, probe_headers
+from tpca_cli.sources.read import read_batches
 from tpca_cli.sources.read_plan import (
     FramingOptions,
     OnError,
@@ -40,8 +40,6 @@ from tpca_cli.sources.read_plan import (
 )
 from tpca_cli.sources.scan import ImageRef, Skipped
 from tpca_cli.sources.transfer import Batch, ReadImage, Refusal
-
-_SAMPLE = 64
 
 
 def stage(
@@ -75,7 +73,7 @@ def stage(
         if found is not None:
             return found
     run = _Run(refs, on_error, progress, workers, elsewhere)
-    guessed = run.guess(wish)
+    guessed = guess_plan(refs, wish)
     if guessed is not None:
         try:
             return run.place(*guessed, key, memory, cache, beside)
@@ -127,26 +125,6 @@ class _Run:
         self._need_some(chosen)
         return chosen, recipe
 
-    def guess(self, wish: FramingOptions) -> tuple[list[tuple[int, Header]], ReadPlan] | None:
-        """The plan for images that end up in one size, from a few headers; None where they may not.
-
-        Opening every file twice costs more than a small image; the first that is another tells us so.
-        """
-        if wish.framing is not None:
-            return None
-        some = self.refs[:: max(1, len(self.refs) // _SAMPLE)]
-        headers = list(probe_headers(some, wish.max_pixels, 1))
-        known = [header for header in headers if isinstance(header, Header)]
-        frames = {after_resize(header, wish.size) for header in known}
-        if len({(header.height, header.width, header.dtype) for header in frames}) != 1:
-            return None
-        largest = max(known, key=lambda header: header.height * header.width)
-        if largest.height * largest.width > GUESSED_PIXELS:
-            return None
-        return [(index, largest) for index in range(len(self.refs))], replace(
-            plan_reading(known, wish), guessed=True
-        )
-
     def batches(self, chosen: Sequence[tuple[int, Header]], recipe: ReadPlan) -> Iterator[Batch]:
         """Read the chosen images, noting what was skipped."""
         done = 0
@@ -172,10 +150,7 @@ class _Run:
         """Read the chosen images to where there is room for their frames."""
         if self.elsewhere is not None:
             return self.to_elsewhere(self.elsewhere, chosen, recipe)
-        frames = 0
-        for header, times in count_headers(chosen).items():
-            after = after_resize(header, recipe.size)
-            frames += times * recipe.framing.count(after.height, after.width)
+        frames = sum(times * recipe.frames_of(header) for header, times in count_headers(chosen).items())
         need = frames * int(np.prod(recipe.framing.frame_shape)) * np.dtype(recipe.dtype).itemsize
         batches = self.batches(chosen, recipe)
         if cache is not None:
@@ -239,7 +214,7 @@ class _Run:
         return Index(
             tuple(taken.number for taken in self.taken),
             tuple(taken.header for taken in self.taken),
-            packed([taken.digest for taken in self.taken]),
+            np.frombuffer(b"".join(taken.digest for taken in self.taken), np.uint8).reshape(-1, 8),
             tuple(skipped),
             tuple(warnings),
         )

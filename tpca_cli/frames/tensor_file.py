@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -191,8 +191,3 @@ class TensorWriter:
         w.put("digests", index.digests, compress=False)
         notes = json.dumps({"skipped": index.skipped, "warnings": index.warnings}, separators=(",", ":"))
         w.put("notes", np.frombuffer(notes.encode(), "u1"))
-
-
-def packed(digests: Sequence[bytes]) -> NDArray[np.uint8]:
-    """Digests as rows, (n, 8)."""
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 8)

@@ -8,7 +8,7 @@ come back as gray.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
 
@@ -21,7 +21,16 @@ from tpca_cli.interfaces import Progress
 from tpca_cli.memory import reading_bytes
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
-from tpca_cli.sources.read_plan import Reading, scan_or_fail, skip_or_fail
+from tpca_cli.sources.read_plan import (
+    GUESSED_PIXELS,
+    FramingOptions,
+    Reading,
+    ReadPlan,
+    after_resize,
+    plan_reading,
+    scan_or_fail,
+    skip_or_fail,
+)
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, ImageRef, Skipped, no_image
 from tpca_cli.sources.transfer import Refusal
 
@@ -90,6 +99,7 @@ def raw_bytes(member: Member) -> int:
     return member.height * member.width * kind.channels * int(kind.dtype[1])
 
 
+_SAMPLE = 64  # headers that tell whether all images seem alike
 _PROBES = 64  # files that a thread looks at in one go: to hand over one takes as long as to read its header
 
 
@@ -250,3 +260,23 @@ def probe_headers(refs: Sequence[ImageRef], max_pixels: int, workers: int) -> It
     for results in ordered_map(probe_some, range(0, len(refs), _PROBES), workers):
         for result in results:
             yield result if isinstance(result, Refusal) else same.setdefault(result, result)
+
+
+def guess_plan(
+    refs: Sequence[ImageRef], wish: FramingOptions
+) -> tuple[list[tuple[int, Header]], ReadPlan] | None:
+    """The plan for images that end up in one size, from a few headers; None where they may not.
+
+    Opening every file twice costs more than a small image; the first that is another tells us so.
+    """
+    if wish.framing is not None:
+        return None
+    headers = list(probe_headers(refs[:: max(1, len(refs) // _SAMPLE)], wish.max_pixels, 1))
+    known = [header for header in headers if isinstance(header, Header)]
+    frames = {after_resize(header, wish.size) for header in known}
+    if len({(header.height, header.width, header.dtype) for header in frames}) != 1:
+        return None
+    largest = max(known, key=lambda header: header.height * header.width)
+    if largest.height * largest.width > GUESSED_PIXELS:
+        return None
+    return [(index, largest) for index in range(len(refs))], replace(plan_reading(known, wish), guessed=True)

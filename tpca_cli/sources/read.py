@@ -21,7 +21,15 @@ from tpca_cli.images import Header, Picture, Stamp, prepare_resizing, probe, rea
 from tpca_cli.interfaces import Block
 from tpca_cli.parallel import can_fork, forked_map, ordered_map
 from tpca_cli.sources.probe import Member
-from tpca_cli.sources.read_plan import Reading, ReadPlan, WrongGuess, after_resize, count_headers, misfit
+from tpca_cli.sources.read_plan import (
+    GUESSED_PIXELS,
+    Reading,
+    ReadPlan,
+    WrongGuess,
+    after_resize,
+    count_headers,
+    misfit,
+)
 from tpca_cli.sources.scan import ImageRef
 from tpca_cli.sources.transfer import Batch, ReadImage, Refusal
 
@@ -31,8 +39,6 @@ _BATCH_BYTES = 1 << 21
 _DECODER_FACTOR = 3
 _IN_FLIGHT_BYTES = 1 << 28
 _MANY, _SMALL_PIXELS = 256, 1 << 20
-# Without their headers we cannot know what images weigh: larger ones than this are not read on a guess.
-GUESSED_PIXELS = 1 << 24
 
 
 def read_batches(
@@ -115,8 +121,7 @@ def _cost(recipe: ReadPlan) -> Callable[[Header], int]:
 
     @functools.cache
     def cost(header: Header) -> int:
-        after = after_resize(header, recipe.size)
-        return recipe.framing.count(after.height, after.width) * frame
+        return recipe.frames_of(header) * frame
 
     return cost
 

@@ -14,6 +14,8 @@ from tpca_cli.memory import DEFAULT_MEMORY, Room
 from tpca_cli.sources.scan import UNREADABLE, Scan, Skipped, require_some, scan
 
 DEFAULT_TILE = 8
+# Without their headers we cannot know what images weigh: larger ones than this are not read on a guess.
+GUESSED_PIXELS = 1 << 24
 OnError: TypeAlias = Literal["skip", "fail"]
 """What to do about a file that cannot be read: leave it out and say so, or stop."""
 
@@ -76,6 +78,11 @@ class ReadPlan:
     size: tuple[int, int] | None
     max_pixels: int
     guessed: bool = False
+
+    def frames_of(self, header: Header) -> int:
+        """How many frames an image becomes."""
+        after = after_resize(header, self.size)
+        return self.framing.count(after.height, after.width)
 
 
 def after_resize(header: Header, size: tuple[int, int] | None) -> Header:
@@ -157,9 +164,11 @@ def failure(path: bytes, error: ImageRefused | StorageError, hint: str = "") -> 
     return kind(f"{named} ({hint})" if hint else named)
 
 
-def scan_or_fail(sources: Sequence[str], on_error: OnError, *, whole: bool = False) -> Scan:
+def scan_or_fail(
+    sources: Sequence[str], on_error: OnError, *, whole: bool = False, distinct: bool = False
+) -> Scan:
     """The files of a run, which ends if there are none or, with `fail`, if one had to be skipped."""
-    found = scan(sources, whole=whole)
+    found = scan(sources, whole=whole, distinct=distinct)
     if found.skipped:
         first = found.skipped[0]
         kind = StorageError if first.reason.startswith(UNREADABLE) else ImageRefused

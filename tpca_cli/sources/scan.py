@@ -64,30 +64,30 @@ class Ignored:
     hidden: int = 0
     examples: tuple[bytes, ...] = ()
     excluded: int = 0  # files and folders that patterns leave out
+    text: str = field(init=False, compare=False)  # `3 other files and 1 hidden file ignored`, or nothing
+    facts: dict[str, Any] = field(init=False, compare=False)  # the same for programs
 
-    def __str__(self) -> str:
-        """`3 other files and 1 hidden file or folder ignored`, or nothing."""
+    def __post_init__(self) -> None:
         parts = [_counted(self.others, "other file", "other files")] if self.others else []
         if self.hidden:
             parts.append(_counted(self.hidden, "hidden file or folder", "hidden files or folders"))
         ignored = [f"{' and '.join(parts)} ignored"] if parts else []
-        return ", ".join([*ignored, *([f"{self.excluded} {EXCLUDED}"] if self.excluded else [])])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same for programs."""
-        return {
+        text = ", ".join([*ignored, *([f"{self.excluded} {EXCLUDED}"] if self.excluded else [])])
+        facts = {
             "ignored": self.others + self.hidden,
             "ignored_hidden": self.hidden,
             "ignored_examples": list(self.examples),
             "excluded": self.excluded,
         }
-
-
-NOTHING_IGNORED = Ignored()
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "facts", facts)
 
 
 def _counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
+
+
+NOTHING_IGNORED = Ignored()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,8 @@ class Scan:
     refs: tuple[ImageRef, ...]
     skipped: tuple[Skipped, ...]
     ignored: tuple[Skipped, ...]
-    left_out: Ignored = field(init=False)  # the same in short
+    repeated: int = 0  # names that lead to a file of another name, left out
+    left_out: Ignored = field(init=False)  # the ignored in short
 
     def __post_init__(self) -> None:
         others = [item.path for item in self.ignored if item.reason not in (HIDDEN, EXCLUDED)]
@@ -107,18 +108,22 @@ class Scan:
         object.__setattr__(self, "left_out", left_out)
 
 
-def scan(sources: Sequence[Source], *, whole: bool = False) -> Scan:
+def scan(sources: Sequence[Source], *, whole: bool = False, distinct: bool = False) -> Scan:
     """Every image of the sources, sorted by the bytes of its name, whatever order the disk lists them in.
 
-    With `whole`, also files that are not read as images but look like media by content or by name.
+    With `whole`, also files that are not read as images but look like media by content or by name. With
+    `distinct`, each file once, by the first of its names: links and several sources may lead to one file.
     """
     sweep = _Sweep(sources if isinstance(sources, Sources) else None, whole)
     for source in sources:
         sweep.add_source(os.fsencode(source), several=len(sources) > 1)
+    names = sorted(sweep.refs.values(), key=lambda ref: ref.name)
+    refs = _by_first_name(names) if distinct else names
     return Scan(
-        refs=tuple(sorted(sweep.refs.values(), key=lambda ref: ref.name)),
+        refs=tuple(refs),
         skipped=tuple(sorted(sweep.skipped, key=lambda entry: entry.path)),
         ignored=tuple(sorted(sweep.ignored, key=lambda entry: entry.path)),
+        repeated=len(names) - len(refs),
     )
 
 
@@ -132,20 +137,19 @@ def require_some(found: Scan, sources: Sequence[Source]) -> None:
 def no_image(what: str, sources: Sequence[Source], skipped: Sequence[Skipped], ignored: Ignored) -> TpcaError:
     """The error for sources of which nothing is left, with the reason for each file."""
     where = ", ".join(printable(os.fsencode(source)) for source in sources)
-    error = TpcaError(f"{what} in {where} ({len(skipped)} skipped, {str(ignored) or 'nothing ignored'})")
+    error = TpcaError(f"{what} in {where} ({len(skipped)} skipped, {ignored.text or 'nothing ignored'})")
     error.skipped = tuple((item.path, item.reason) for item in skipped)
     return error
 
 
-def distinct(refs: Sequence[ImageRef]) -> tuple[ImageRef, ...]:
-    """Each file once, by the first of its names: links and several sources may lead to one file."""
+def _by_first_name(refs: Sequence[ImageRef]) -> list[ImageRef]:
     seen: set[int] = set()
     kept = []
     for ref in refs:
         if not ref.file or ref.file not in seen:
             kept.append(ref)
             seen.add(ref.file)
-    return tuple(kept)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)

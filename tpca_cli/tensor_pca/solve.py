@@ -22,8 +22,6 @@ from tpca_cli.tensor_pca.fold import add
 
 Operator: TypeAlias = ModeOperators | TensorOperator
 
-BLOCK_VALUES = 1 << 24  # pixels handed to an operator at a time
-
 
 @contextmanager
 def fixed_threads() -> Iterator[None]:
@@ -32,17 +30,6 @@ def fixed_threads() -> Iterator[None]:
 
     with threadpool_limits(limits=os.cpu_count() or 1, user_api="blas"):
         yield
-
-
-def add_blocks(operator: Operator, frames: Frames, progress: Progress | None = None) -> None:
-    """Add all frames to an operator, here; `Frames.add_to` is this or the same elsewhere."""
-    rows = max(1, min(8192, BLOCK_VALUES // prod(frames.frame_shape)))
-    done = 0
-    for block in frames.blocks(rows):
-        operator.add(block)
-        done += len(block)
-        if progress is not None:
-            progress("operator", done, frames.count)
 
 
 def solve_given(
