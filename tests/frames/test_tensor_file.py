@@ -76,12 +76,12 @@ def test_swapped_blocks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with stage(refs, memory=0, cache=tmp_path / "c.h5") as result:
         file = result.frames
         assert isinstance(file, TensorFile)
-        real = file._reader.rows
+        real = file._reader.raw_rows
 
         def swapped(path: str, start: int, stop: int) -> Any:
             return real(path, 64, 128) if start == 0 else real(path, start, stop)
 
-        monkeypatch.setattr(file._reader, "rows", swapped)
+        monkeypatch.setattr(file._reader, "raw_rows", swapped)
         with pytest.raises(FileRefused, match="damaged at frame 0"):
             all_frames(file)
 

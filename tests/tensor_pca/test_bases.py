@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tpca_cli.frames.arrays import ArrayFrames
 from tpca_cli.tensor_pca import algorithm1 as operator
+from tpca_cli.tensor_pca import algorithm1_streamed as streamed
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
 from tpca_cli.tensor_pca.algorithm1_streamed import solve_stream
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
@@ -187,16 +188,39 @@ def test_streaming_never_forms_the_operator(center: bool, tolerance: float | Non
     frames = pictures(500)
     exact = fit("operator", frames, 20, center)
     stages: set[str] = set()
-    streamed = solve_stream(
+    found = solve_stream(
         ArrayFrames(frames), 20, center=center, tolerance=tolerance, progress=lambda s, d, t: stages.add(s)
     )
-    check_orthonormal(streamed)
-    assert streamed.total == pytest.approx(exact.total, rel=1e-12)
-    assert streamed.energy() >= 0.999 * exact.energy()
-    assert streamed.residuals.max() <= (tolerance or 1e-2) * streamed.energies[0]
+    check_orthonormal(found)
+    assert found.total == pytest.approx(exact.total, rel=1e-12)
+    assert found.energy() >= 0.999 * exact.energy()
+    assert found.residuals.max() <= (tolerance or 1e-2) * found.energies[0]
     assert {"coordinates", "product 1", "product 2"} <= stages
     half = solve_stream(ArrayFrames(frames), None, energy=0.5, center=center)
     assert half.energy() >= 0.5
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_a_product_with_rank1_tensors_is_one_with_their_columns(center: bool) -> None:
+    """The start of a streamed basis is multiplied in its coordinates: the same numbers, with less work."""
+    frames = pictures(60, (9, 8, 3))
+    operators = ModeOperators(frames.shape[1:])
+    operators.add(frames)
+    some = solve_modes(operators, 70, center=center)
+    d = some.project(frames)
+    start = some.rotated(d.T @ d, 12)
+    flat = None if start.mean is None else start.mean.reshape(-1)
+    (lifted,) = streamed.lifted(0, frames, start, np.float64)
+    (multiplied,) = streamed.multiplied(0, frames, start.columns(), flat)
+    assert np.allclose(lifted, multiplied, rtol=0, atol=1e-10 * np.abs(multiplied).max())
+
+
+def test_a_pass_from_few_coordinates_finds_what_they_lack(monkeypatch) -> None:
+    """The start knows a tenth of the coordinates; one product with all pixels makes up for it."""
+    monkeypatch.setattr(streamed, "LEAST", 0)
+    frames = pictures(600, (16, 16, 3))
+    few, exact = solve_stream(ArrayFrames(frames), 5), fit("operator", frames, 5, False)
+    assert exact.energy() >= few.energy() >= 0.999 * exact.energy()
 
 
 def test_subspace_has_the_same_bits_in_any_order() -> None:

@@ -137,7 +137,7 @@ class TensorFile(LocalFrames):
     def _stored(self) -> Iterator[Block]:
         start, sums = 0, self._sums.tolist()
         for number, rows in enumerate(self._rows.tolist()):
-            block = self._reader.rows(self._field, start, start + rows)
+            block = self._reader.raw_rows(self._field, start, start + rows)
             if checksum(block) != sums[number]:
                 raise FileRefused(
                     f"{printable(self.path)} is damaged at frame {start}; delete it and run again"

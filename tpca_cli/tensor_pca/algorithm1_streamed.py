@@ -3,7 +3,8 @@
 For frames whose L x L operator fits no memory, or is not worth its time. The start comes from Algorithm
 2: rank-1 coordinates learned from a sample, the strongest of them, and D'D in these, V. One more pass gives
 A V, whose span holds far better components, and another one them and their measured residuals; a `tolerance`
-buys as many passes as it takes.
+buys as many passes as it takes. The coefficients of V come from the coordinates, by mode products: that is a
+third of the multiplications that pixels would take.
 
 Products are in float32 while that is enough. An eigenvalue comes out of them as |X'u|^2, of which rounding
 makes eps^2 lambda_1 and not eps lambda_1; but the directions of A V get lost among the rounding errors of the
@@ -15,6 +16,7 @@ than it may have: theirs are measured once more, in float64.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -25,18 +27,20 @@ from tpca_cli.interfaces import Frames, Progress
 from tpca_cli.tensor_pca.algorithm1 import guarded
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.basis import Array, OperatorBasis, Rank1Basis, enough
-from tpca_cli.tensor_pca.eigen import Eigenpairs
+from tpca_cli.tensor_pca.eigen import Eigenpairs, orthonormalize
 from tpca_cli.tensor_pca.exact import Integers
 from tpca_cli.tensor_pca.fold import add, join
 from tpca_cli.tensor_pca.krylov import refine, solve_top
 
 SAMPLE = 1024  # frames that the coordinates are learned from
-COORDINATES = 4  # rank-1 coordinates per wanted component that the start is computed in
+COORDINATES = 3  # rank-1 coordinates per wanted component that the start is computed in,
+LEAST = 512  # and at least so many, if there are: they cost next to nothing
 SINGLE = 1e-5  # residuals below this need float64 products,
 WEAK = 1e-7  # and so do eigenvalues below this share of the largest
 NARROW = 1e-5  # coordinates weaker than this share of the strongest need a float64 start
 MANY = 8  # from one component for so many frames on, what is left is little, and one product more is due
 LITTLE = 1e-5  # of the total energy: where less is left over, all energies are measured in float64
+STRONG = 4  # times what is left over: components that hold no more together are measured well by float32
 NOISE = 64  # eps^2 lambda_1 is what rounding makes of no energy; so many times that is energy
 
 
@@ -60,17 +64,19 @@ def solve_stream(
     rank = max(1, min(prod(frames.frame_shape), frames.count - int(center)))
     count = min(rank, 64 if components is None else components)
     while True:
-        moments, start, values = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
+        moments, start = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
         mean = moments.mean() if center else None
         total = moments.total(center=center)
+        values = start.energies
         weak = (tolerance or 1.0) < SINGLE or values[min(count, len(values)) - 1] < WEAK * values[0]
         precision = np.dtype(np.float64 if weak else np.float32)
+        space = passes.lift(replace(start, mean=mean), precision)
         multiply = passes.product(mean, precision)
         if tolerance is None:
-            pairs = refine(multiply, start, count, 1 if MANY * count < frames.count else 2)
+            pairs = refine(multiply, space, count, 0 if MANY * count < frames.count else 1)
         else:
             # Q with A Q is the largest thing in memory here: little room, for a few more passes.
-            pairs = solve_top(multiply, start, count, tolerance=tolerance, sine=sine, room=3)
+            pairs = solve_top(multiply, space, count, tolerance=tolerance, sine=sine, room=3)
         if not weak:
             pairs = passes.measured(pairs, total, mean)
         held = float(pairs.values.sum())
@@ -102,15 +108,18 @@ class _Passes:
         rank1 = solve_modes(learned, center=center)
         return rank1.measured_by((rank1.project(sample, np.float32) ** 2).sum(axis=0, dtype=np.float64))
 
-    def start(self, rank1: Rank1Basis, block: int) -> tuple[Moments, Array, Array]:
-        """The moments of the frames; eigentensors in the strongest coordinates, (L, block); their values."""
-        coordinates = rank1.truncate(COORDINATES * block)
+    def start(self, rank1: Rank1Basis, block: int) -> tuple[Moments, Rank1Basis]:
+        """The moments of the frames, and eigentensors within the strongest coordinates."""
+        coordinates = rank1.truncate(max(LEAST, COORDINATES * block))
         moments, squares = self.squares(coordinates)
         held = np.sort(np.diag(squares))[::-1]
         if held[min(block, len(held)) - 1] > NARROW * held[0]:
             squares = squares.astype(np.float32)  # half the time, and enough to start from
-        rotated = coordinates.rotated(squares, block)
-        return moments, rotated.columns(), rotated.energies
+        return moments, coordinates.rotated(squares, block)
+
+    def lift(self, start: Rank1Basis, dtype: npt.DTypeLike) -> Array:
+        """An orthonormal basis of A V, V the start, (L, block)."""
+        return orthonormalize(self._product(lifted, start, dtype))
 
     def squares(self, coordinates: Rank1Basis) -> tuple[Moments, Array]:
         """The moments of the frames and D'D, D their coefficients; centered if the coordinates are."""
@@ -130,23 +139,26 @@ class _Passes:
         center = None if mean is None else mean.reshape(-1).astype(dtype)
 
         def multiply(v: Array) -> Array:
-            self._count += 1
-            stage = f"product {self._count}"
-            narrow = v.astype(dtype)  # (L, m)
-            (w,) = self._frames.fold(multiplied, add, narrow, center, stage=stage, progress=self._progress)
-            # One layout, whoever computed it and however it came here: products of it round alike then.
-            return np.require(w, np.float64, ["C", "A", "W"])
+            return self._product(multiplied, v.astype(dtype), center)  # (L, m)
 
         return multiply
+
+    def _product(self, part: Callable[..., Any], *given: Any) -> Array:
+        """The sum of products over all frames."""
+        self._count += 1
+        stage = f"product {self._count}"
+        (w,) = self._frames.fold(part, add, *given, stage=stage, progress=self._progress)
+        # One layout, whoever computed it and however it came here: products of it round alike then.
+        return np.require(w, np.float64, ["C", "A", "W"])
 
     def measured(self, pairs: Eigenpairs, total: float, mean: Array | None) -> Eigenpairs:
         """The same with the energies |X'u|^2 of the strongest in float64, in the order that they have then.
 
-        Those after them hold less than is left over, so that their rounding is as small as that of what is.
+        Those after them hold a few times what is left over: float32 rounds 1e-8 of each, one up, one down.
         """
         left = total - float(pairs.values.sum())
         after = np.cumsum(pairs.values[::-1])[::-1]  # the energy from each on
-        few = int(np.count_nonzero(after > left)) if left > LITTLE * total else len(after)
+        few = int(np.count_nonzero(after > STRONG * left)) if left > LITTLE * total else len(after)
         if few == 0:
             return pairs
         center = None if mean is None else mean.reshape(-1)
@@ -173,6 +185,17 @@ def squared(at: int, run: npt.NDArray[np.unsignedinteger], coordinates: Rank1Bas
     moments.add(run)
     d = coordinates.project(run, np.float32)  # (b, R)
     return moments.n, moments.sums, moments.energy, d.T @ d
+
+
+def lifted(
+    at: int, run: npt.NDArray[np.unsignedinteger], start: Rank1Basis, dtype: npt.DTypeLike
+) -> tuple[Any, ...]:
+    """X (X'V) over a run, V the components of a rank-1 basis."""
+    d = start.project(run, dtype)  # (b, m)
+    x = run.reshape(len(run), prod(start.frame_shape)).astype(dtype)  # (b, L)
+    if start.mean is not None:
+        x -= start.mean.reshape(-1).astype(dtype)
+    return (x.T @ d,)  # (L, m)
 
 
 def multiplied(

@@ -244,10 +244,8 @@ class Rank1Basis:
 
         `dtype` is the precision of the products; float32 halves the time where that is enough.
         """
-        box = self._box(len(self.indices))
-        modes = [u[:, :j].astype(dtype) for u, j in zip(self.modes, box, strict=True)]
+        modes, where = self._joined(dtype)
         result: Array = np.empty((len(frames), len(self.indices)), dtype)  # (n, R)
-        where = np.ravel_multi_index(tuple(self.indices.T), box) if len(self.indices) else np.zeros(0, int)
         mean = None if self.mean is None else self.mean.astype(dtype)
 
         def fill(part: slice) -> None:
@@ -261,7 +259,7 @@ class Rank1Basis:
         for _ in side_by_side(fill, parts) if len(parts) > _FEW else map(fill, parts):
             pass
         if self.rotation is not None:
-            result = result @ self.rotation
+            result = result @ self.rotation.astype(dtype)
         return result  # (n, M)
 
     def reconstruct(self, coefficients: npt.NDArray[np.generic]) -> Array:
@@ -284,9 +282,21 @@ class Rank1Basis:
 
     def columns(self) -> Array:
         """The components as columns of an (L, M) matrix."""
-        unit = replace(self, mean=None).reconstruct(np.eye(self.components))  # (M, I_1, .., I_d)
-        columns: Array = unit.reshape(self.components, -1).T
+        values = np.eye(self.components) if self.rotation is None else self.rotation.T  # (M, R)
+        unit = replace(self, mean=None, rotation=None).reconstruct(values)  # (M, I_1, .., I_d)
+        columns: Array = unit.reshape(len(values), -1).T
         return columns
+
+    def _joined(self, dtype: npt.DTypeLike) -> tuple[list[Array], npt.NDArray[np.int64]]:
+        """The modes as `mode_products` joins them, without what no component has; where each one is then."""
+        box = self._box(len(self.indices))
+        rest, last = _join([u[:, :j].astype(dtype) for u, j in zip(self.modes, box, strict=True)])
+        split = len(rest)
+        ends = np.ravel_multi_index(tuple(self.indices[:, split:].T), box[split:])
+        kept, places = np.unique(ends, return_inverse=True)
+        shape = (*box[:split], len(kept))
+        where = np.ravel_multi_index((*self.indices[:, :split].T, places.reshape(-1)), shape)
+        return [*rest, np.ascontiguousarray(last[:, kept])], where
 
     def _box(self, count: int) -> tuple[int, ...]:
         """The smallest box of mode indices that holds the first `count` multi-indices."""
@@ -345,16 +355,22 @@ def mode_products(
     memory in order, which is quicker. The others follow one by one. With `by_frame` every product is of one
     frame, so that its coefficients have the same bits wherever in a block it stands.
     """
-    n, rest = len(block), list(matrices)
-    last: npt.NDArray[np.floating] = rest.pop()
-    while rest and rest[-1].shape[0] * len(last) <= _JOINED:
-        last = np.kron(rest.pop(), last)  # (I_k .. I_d, J_k .. J_d)
+    n = len(block)
+    rest, last = _join(matrices)
     x: npt.NDArray[np.floating] = block.reshape(*((n,) if by_frame else ()), -1, len(last)) @ last
     width = last.shape[1]
     for matrix in reversed(rest):
         x = matrix.T @ x.reshape(-1, len(matrix), width)  # (I_1 .., J_k, J_k+1 .. J_d)
         width *= matrix.shape[1]
     return x.reshape(n, *(matrix.shape[1] for matrix in matrices))
+
+
+def _join(matrices: Sequence[Array]) -> tuple[list[Array], Array]:
+    """The matrices of the first modes, and one of all that are joined."""
+    *rest, last = matrices
+    while rest and rest[-1].shape[0] * len(last) <= _JOINED:
+        last = np.asarray(np.kron(rest.pop(), last))  # (I_k .. I_d, J_k .. J_d)
+    return rest, last
 
 
 TensorBasis = OperatorBasis | Rank1Basis | SubspaceBasis

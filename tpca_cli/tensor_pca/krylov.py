@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tpca_cli.errors import ConvergenceError
-from tpca_cli.parallel import alone
 from tpca_cli.tensor_pca.eigen import Array, Eigenpairs, fix_signs, orthonormalize, solve_dense
 
 Product = Callable[[Array], Array]
@@ -80,20 +79,9 @@ def refine(multiply: Product, start: Array, count: int, steps: int = 1) -> Eigen
 
     For a start V (L, b), b >= count, that is good already, with columns as good as orthonormal; overwritten.
     """
-    start = multiply(start)
-    for _ in range(steps - 1):
-        # Column by column, the strongest first: otherwise each would hold some of the strong directions, and
-        # in the next product only these would be left.
-        start = multiply(_in_order(start))
-    start = orthonormalize(start) if steps == 1 else _in_order(start)
+    for _ in range(steps):
+        start = orthonormalize(multiply(start))
     return _Space(multiply, start, 1).pairs(count)
-
-
-def _in_order(vectors: Array) -> Array:
-    """An orthonormal basis in which every column depends on those before it only."""
-    with alone():  # threads would mostly wait for one another
-        q: Array = np.linalg.qr(vectors)[0]
-    return q
 
 
 class _Space:
@@ -165,13 +153,14 @@ class _Space:
         """The `count` strongest pairs with their residuals; the space is used up."""
         values, y = self.ritz()
         values, y = values[:count], y[:, :count]
-        u = _turn(self._q, y)
-        norms = np.zeros(len(values))
-        for start in range(0, len(values), _COLUMNS):
-            part = slice(start, start + _COLUMNS)
-            r = _times(self._aq, y[:, part]) - u[:, part] * values[part]
-            norms[part] = np.linalg.norm(r, axis=0)
-        return Eigenpairs(values, fix_signs(u), norms)
+        squares = np.zeros(len(values))
+        for start in range(0, len(self._q[0]), _ROWS):
+            rows = slice(start, start + _ROWS)
+            u = _times([q[rows] for q in self._q], y)
+            r = _times([aq[rows] for aq in self._aq], y) - u * values
+            squares += np.einsum("il,il->l", r, r)
+            self._q[0][rows, : len(values)] = u  # in the place of what is no longer needed
+        return Eigenpairs(values, fix_signs(self._q[0][:, : len(values)]), np.sqrt(squares))
 
 
 def _turn(blocks: list[Array], y: Array) -> Array:
@@ -185,8 +174,9 @@ def _turn(blocks: list[Array], y: Array) -> Array:
 
 def _times(blocks: list[Array], y: Array) -> Array:
     """[Q_1, Q_2, ..] y."""
-    total, at = np.zeros((len(blocks[0]), y.shape[1])), 0
-    for block in blocks:
+    at = blocks[0].shape[1]
+    total: Array = blocks[0] @ y[:at]
+    for block in blocks[1:]:
         total += block @ y[at : at + block.shape[1]]
         at += block.shape[1]
     return total
