@@ -9,6 +9,8 @@
 
 // The range must live in registers: it changes with every bit.
 #define INLINE static inline __attribute__((always_inline))
+// Where an address is taken anew: what lies beside it is then reached by an offset, without a sum of its own.
+#define FROM(pointer) __asm__("" : "+r"(pointer))
 // What is busiest must not share them with what is not.
 #define APART static __attribute__((noinline))
 

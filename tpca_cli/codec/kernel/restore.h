@@ -65,6 +65,7 @@ INLINE void move_line(i32 *sums, const i16 *const *planes, i32 in, i32 out, i32 
 }
 
 INLINE v128_t five(const i32 *sums) {
+    FROM(sums);
     return ADD(ADD(ADD(INTS(sums), INTS(sums + 1)), ADD(INTS(sums + 2), INTS(sums + 3))), INTS(sums + 4));
 }
 
@@ -78,36 +79,73 @@ INLINE v128_t bounded(v128_t ints, i32 most) {
     return wasm_i32x4_max(wasm_i32x4_min(ints, wasm_i32x4_splat(most)), wasm_i32x4_splat(-most));
 }
 
+// Of n numbers, n times the sum of their products less the product of their sums is at most MOST_PAIRS times the product
+// of their ranges. Brightness and colors that are not farther than this from the middle make it fit 32 bits.
+enum { MIDDLE = 1020, FAR_LIGHT = 1300, FAR_COLOR = 2647, MOST_PAIRS = WINDOW / 2 * (WINDOW - WINDOW / 2) };
+_Static_assert(4ll * MOST_PAIRS * FAR_LIGHT * FAR_COLOR < 1ll << 31, "products of a light and a color");
+_Static_assert(4ll * MOST_PAIRS * FAR_LIGHT * FAR_LIGHT + FLATNESS < 1ll << 31, "squares of a light");
+
+// 2^8 together / variance, rounded down; what is beyond the limit is rounded to somewhere beyond it.
+INLINE v128_t narrow_slopes(v128_t products, v128_t color, v128_t light, v128_t variance) {
+    const v128_t most = wasm_f32x4_splat(SLOPE_LIMIT + 1), whole = wasm_f32x4_splat(3 << 22);  // so large that it has no fraction
+    v128_t together = wasm_i32x4_sub(wasm_i32x4_mul(products, wasm_i32x4_splat(WINDOW)), wasm_i32x4_mul(color, light));
+    v128_t divisor = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(variance), wasm_f32x4_splat(1.0f / (1 << RESTORE_BITS)));
+    v128_t about = wasm_f32x4_div(wasm_f32x4_convert_i32x4(together), divisor);
+    about = wasm_f32x4_pmin(wasm_f32x4_pmax(about, wasm_f32x4_neg(most)), most);
+    v128_t nearest = wasm_i32x4_sub(wasm_f32x4_add(about, whole), whole);  // the quotient or one more
+    v128_t left = wasm_i32x4_sub(wasm_i32x4_shl(together, RESTORE_BITS), wasm_i32x4_mul(nearest, variance));
+    return ADD(nearest, wasm_i32x4_shr(left, 31));
+}
+
+INLINE v128_t wide_slopes(v128_t products, v128_t color, v128_t light, const v128_t *variance) {
+    v128_t slopes[2];
+    for (i32 h = 0; h < 2; h++) {
+        v128_t together = wasm_f64x2_sub(scaled(doubles(products, h), WINDOW), TIMES(doubles(color, h), doubles(light, h)));
+        slopes[h] = wasm_i32x4_trunc_sat_f64x2_zero(wasm_f64x2_floor(wasm_f64x2_div(scaled(together, 1 << RESTORE_BITS), variance[h])));
+    }
+    return wasm_i32x4_shuffle(slopes[0], slopes[1], 0, 1, 4, 5);
+}
+
 // How far two colors are from the line through colors against brightness within 5 x 5 pixels, in steps of 16/25.
-static void follow_light(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out) {
+INLINE void follow_light_as(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out, i32 narrow) {
+    const i16 *own_planes[3] = {planes[LIGHT] + at, planes[FIRST] + at, planes[SECOND] + at};
     for (i32 x = 0; x < width; x += 4) {
         v128_t light = five(sums + LIGHT * stride + x), squares = five(sums + SUMMED * stride + x), variance[2];
-        for (i32 h = 0; h < 2; h++) {
+        if (narrow) variance[0] = ADD(wasm_i32x4_sub(wasm_i32x4_mul(squares, wasm_i32x4_splat(WINDOW)), wasm_i32x4_mul(light, light)), wasm_i32x4_splat(FLATNESS));
+        for (i32 h = 0; h < 2 && !narrow; h++) {
             v128_t lights = doubles(light, h);
             variance[h] = PLUS(wasm_f64x2_sub(scaled(doubles(squares, h), WINDOW), TIMES(lights, lights)), wasm_f64x2_splat(FLATNESS));
         }
-        v128_t ahead = wasm_i32x4_sub(wasm_i32x4_mul(wasm_i32x4_load16x4(planes[LIGHT] + at + x), wasm_i32x4_splat(WINDOW)), light);
+        v128_t ahead = wasm_i32x4_sub(wasm_i32x4_mul(wasm_i32x4_load16x4(own_planes[0] + x), wasm_i32x4_splat(WINDOW)), light);
         for (i32 k = 1; k < 3; k++) {
-            v128_t color = five(sums + (LIGHT + k) * stride + x), products = five(sums + (SUMMED + k) * stride + x), slopes[2];
-            for (i32 h = 0; h < 2; h++) {
-                v128_t together = wasm_f64x2_sub(scaled(doubles(products, h), WINDOW), TIMES(doubles(color, h), doubles(light, h)));
-                slopes[h] = wasm_i32x4_trunc_sat_f64x2_zero(wasm_f64x2_floor(wasm_f64x2_div(scaled(together, 1 << RESTORE_BITS), variance[h])));
-            }
-            v128_t slope = bounded(wasm_i32x4_shuffle(slopes[0], slopes[1], 0, 1, 4, 5), SLOPE_LIMIT);
-            v128_t own = wasm_i32x4_mul(wasm_i32x4_load16x4(planes[LIGHT + k] + at + x), wasm_i32x4_splat(WINDOW << RESTORE_BITS));
-            v128_t line = ADD(wasm_i32x4_shl(color, RESTORE_BITS), wasm_i32x4_mul(slope, ahead));
+            v128_t color = five(sums + (LIGHT + k) * stride + x), products = five(sums + (SUMMED + k) * stride + x);
+            v128_t slope = narrow ? narrow_slopes(products, color, light, variance[0]) : wide_slopes(products, color, light, variance);
+            v128_t own = wasm_i32x4_mul(wasm_i32x4_load16x4(own_planes[k] + x), wasm_i32x4_splat(WINDOW << RESTORE_BITS));
+            v128_t line = ADD(wasm_i32x4_shl(color, RESTORE_BITS), wasm_i32x4_mul(bounded(slope, SLOPE_LIMIT), ahead));
             v128_t away = bounded(wasm_i32x4_shr(wasm_i32x4_sub(line, own), FOLLOW_SHIFT), FOLLOW_LIMIT);
             wasm_v128_store64_lane(out + (k - 1) * stride + x, wasm_i16x8_narrow_i32x4(away, away), 0);
         }
     }
 }
 
+static void follow_light(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out, i32 narrow) {
+    if (narrow) follow_light_as(sums, planes, at, width, stride, out, 1);
+    else follow_light_as(sums, planes, at, width, stride, out, 0);
+}
+
 // Opposite neighbours minus twice the pixel, for eight pixels and every pair.
 INLINE void differ(v128_t *out, const i16 *at, i32 stride) {
-    const i32 steps[PAIRS] = {1, stride, stride + 1, stride - 1, 2, 2 * stride};
-    v128_t twice = wasm_i16x8_shl(SHORTS(at), 1);
-    for (i32 k = 0; k < PAIRS; k++)
-        out[k] = wasm_i16x8_sub(wasm_i16x8_add(SHORTS(at + steps[k]), SHORTS(at - steps[k])), twice);
+    const i16 *lines[5];
+    for (i32 k = 0; k < 5; k++) {
+        lines[k] = at + (k - 2) * stride - 2;
+        FROM(lines[k]);
+    }
+    const i16 *const pairs[PAIRS][2] = {
+        {lines[2] + 3, lines[2] + 1}, {lines[3] + 2, lines[1] + 2}, {lines[3] + 3, lines[1] + 1},
+        {lines[3] + 1, lines[1] + 3}, {lines[2] + 4, lines[2]},     {lines[4] + 2, lines[0] + 2},
+    };
+    v128_t twice = wasm_i16x8_shl(SHORTS(lines[2] + 2), 1);
+    for (i32 k = 0; k < PAIRS; k++) out[k] = wasm_i16x8_sub(wasm_i16x8_add(SHORTS(pairs[k][0]), SHORTS(pairs[k][1])), twice);
 }
 
 enum { MOST_FEATURES = PAIRS * COLORS + 2 };
@@ -191,27 +229,29 @@ INLINE v128_t totals(const v128_t *v) {
 }
 
 // The class of four pixels, by how much brightness bends around them and which way.
-INLINE v128_t classes(const Job *job, v128_t across, v128_t down) {
+INLINE v128_t classes(const v128_t *borders, v128_t across, v128_t down) {
     v128_t level = wasm_i32x4_splat(0), activity = ADD(across, down);
-    for (i32 k = 0; k < LEVELS - 1; k++) level = wasm_i32x4_sub(level, wasm_i32x4_gt(activity, wasm_i32x4_splat(job->borders[k])));
+    for (i32 k = 0; k < LEVELS - 1; k++) level = wasm_i32x4_sub(level, wasm_i32x4_gt(activity, borders[k]));
     v128_t twice = wasm_i32x4_shl(across, 1), thrice = ADD(wasm_i32x4_shl(down, 1), down);
     v128_t found = wasm_i32x4_sub(ADD(wasm_i32x4_shl(level, 1), level), wasm_i32x4_gt(twice, thrice));
     twice = wasm_i32x4_shl(down, 1), thrice = ADD(wasm_i32x4_shl(across, 1), across);
     v128_t other = wasm_i32x4_gt(twice, thrice);
-    return wasm_i32x4_sub(found, ADD(other, other));
+    return wasm_u32x4_min(wasm_i32x4_sub(found, ADD(other, other)), wasm_i32x4_splat(3 * LEVELS - 1));  // beside the picture it may be any
 }
 
 // The correction of a line by brightness, by the filter of the class of every pixel.
 static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *light, const i32 *sums, i32 stride, i32 width, i32 *line) {
+    v128_t borders[LEVELS - 1];
+    for (i32 k = 0; k < LEVELS - 1; k++) borders[k] = wasm_i32x4_splat(job->borders[k]);
     for (i32 x = 0; x < width; x += 8) {
         i32 class[8];
         v128_t pixels[8] = {0}, *nearby = pixels;
         for (i32 h = 0; h < 8; h += 4)
-            wasm_v128_store(class + h, classes(job, five(sums + ACROSS * stride + x + h), five(sums + DOWN * stride + x + h)));
+            wasm_v128_store(class + h, classes(borders, five(sums + ACROSS * stride + x + h), five(sums + DOWN * stride + x + h)));
         differ(nearby, light + x, stride);
         pixels[6] = pixels[7] = wasm_i32x4_splat(0);
         transpose(pixels);
-        for (i32 k = 0; k < 8; k++) pixels[k] = wasm_i32x4_dot_i16x8(pixels[k], SHORTS(filters[clipped(class[k], 0, 3 * LEVELS - 1)]));
+        for (i32 k = 0; k < 8; k++) pixels[k] = wasm_i32x4_dot_i16x8(pixels[k], SHORTS(filters[class[k]]));
         wasm_v128_store(line + x, totals(pixels));
         wasm_v128_store(line + x + 4, totals(pixels + 4));
     }
@@ -233,6 +273,7 @@ static void to_shorts(const Job *job, const Shape *shape, i32 quick, i32 c, i32 
         out[x] = value < DARKEST ? DARKEST : value > BRIGHTEST ? BRIGHTEST : (i32)value;
     }
     pad_line(out, width);
+    for (i32 x = width + 2; x < shape->stride - 2; x++) out[x] = out[width];
 }
 
 // The planes that the filter looks at.
@@ -241,21 +282,27 @@ typedef struct {
     i16 *fine, *bent, *light, *away;
 } Views;
 
-// A line of all planes, counted with the two above: channels, brightness, and how far two colors are from it.
-static void prepare_line(const Job *job, const Shape *shape, i32 quick, const Views *views, i32 y) {
+// A line of all planes, counted with the two above: channels, brightness, and how far two colors are from it. Whether
+// brightness or colors are far from the middle.
+static i32 prepare_line(const Job *job, const Shape *shape, i32 quick, const Views *views, i32 y) {
     i32 area = views->area, at = y * views->stride;
     for (i32 c = 0; c < views->colors; c++) to_shorts(job, shape, quick, c, clipped(y - 2, 0, views->height - 1), views->fine + c * area + at + 2);
     const i16 *red = views->fine + at, *green = red + area, *blue = green + area;
     i16 *light = views->light + at, *away = views->away + at;
+    v128_t far_light = wasm_i16x8_splat(0), far_color = far_light;
     if (views->colors < 3) __builtin_memcpy(light, red, 2 * views->stride);
     else
         for (i32 x = 0; x < views->stride; x += 8) {
             v128_t one = SHORTS(red + x), three = SHORTS(blue + x), twice = wasm_i16x8_shl(SHORTS(green + x), 1);
             v128_t mean = wasm_i16x8_shr(wasm_i16x8_add(wasm_i16x8_add(one, three), twice), 2);
+            v128_t first = wasm_i16x8_sub(one, mean), second = wasm_i16x8_sub(three, mean);
             wasm_v128_store(light + x, mean);
-            wasm_v128_store(away + x, wasm_i16x8_sub(one, mean));
-            wasm_v128_store(away + area + x, wasm_i16x8_sub(three, mean));
+            wasm_v128_store(away + x, first);
+            wasm_v128_store(away + area + x, second);
+            far_light = wasm_i16x8_max(far_light, wasm_i16x8_abs(wasm_i16x8_sub(mean, wasm_i16x8_splat(MIDDLE))));
+            far_color = wasm_i16x8_max(far_color, wasm_i16x8_max(wasm_i16x8_abs(first), wasm_i16x8_abs(second)));
         }
+    return wasm_v128_any_true(wasm_v128_or(wasm_i16x8_gt(far_light, wasm_i16x8_splat(FAR_LIGHT)), wasm_i16x8_gt(far_color, wasm_i16x8_splat(FAR_COLOR))));
 }
 
 // How brightness bends across and down, in a line whose neighbours are known; edges are repeated.
@@ -292,15 +339,16 @@ static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pi
             mixing.weights[k / 2][c] = wasm_i32x4_splat((weights[0] & 0xffff) | (i32)((u32)weights[1] << 16));
         }
     __builtin_memset(sums, 0, SUMS * 4 * stride);
-    i32 ready = 0;
+    i32 ready = 0, far = -1;  // the last line with anything far from the middle
     for (i32 y = -4; y < height; y++) {
-        while (ready < least(y < -2 ? 4 : y + 6, height + 4)) prepare_line(job, shape, quick, &views, ready++);
+        for (; ready < least(y < -2 ? 4 : y + 6, height + 4); ready++)
+            if (prepare_line(job, shape, quick, &views, ready)) far = ready;
         bend_line(&views, y + 4);
         move_line(sums, planes, (y + 4) * stride, y < 1 ? -1 : (y - 1) * stride, stride, follow);
         if (y < 0) continue;
         i32 at = (y + 2) * stride + 2;
         by_brightness(job, filters, light + at, sums, stride, width, line);
-        if (follow) follow_light(sums, planes, at, width, stride, follows);
+        if (follow) follow_light(sums, planes, at, width, stride, follows, far < y);
         mix_line(&mixing, at, line, width, pixels + y * width * colors);
     }
 }
