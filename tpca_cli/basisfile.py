@@ -142,7 +142,7 @@ def basis_arrays(basis: TensorBasis, picture: tuple[int, ...]) -> Arrays:
 
 def read(path: AnyPath) -> StoredBasis:
     """What a file holds besides its operator; there may be no basis in it."""
-    with store.open_checked(path, BASIS_SCHEMA) as reader:
+    with store.open_checked(path, BASIS_SCHEMA, keep="basis") as reader:
         try:
             return _read(reader)
         except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tpca_cli import store
 from tpca_cli.errors import FileRefused, StorageError
 from tpca_cli.store import Field, Schema
+from tpca_cli.store.guard import CheckedDataset
 
 from .samples import LONG, ROWS, SMALL, write_small
 
@@ -45,6 +47,25 @@ def test_damaged_small_data_refuse_the_file(path: Path) -> None:
     path.write_bytes(content[:title] + b"T" + content[title + 1 :])
     with pytest.raises(FileRefused), store.open_checked(path, LONG):
         pass
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_kept_arrays_are_read_once_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    path, schema = tmp_path / "kept.h5", Schema("tpca-deep", 1, {"deep/b": Field("u1", (None, 8))})
+    with store.create(path, schema) as file:
+        file.put("deep/b", ROWS, compress=False)
+    if damaged:
+        flip(path, ROWS[350:360].tobytes())
+    read, rows = CheckedDataset.read, []
+    monkeypatch.setattr(CheckedDataset, "read", lambda entry, a, b: rows.append(b - a) or read(entry, a, b))
+    with (
+        pytest.raises(FileRefused) if damaged else nullcontext(),
+        store.open_checked(path, schema, keep="deep") as reader,
+    ):
+        assert np.array_equal(reader.array("deep/b"), ROWS) and rows == [1000]
+        assert np.array_equal(reader.array("deep/b"), ROWS)
 
 
 def test_plain_h5py_reads_the_chunks_and_their_checksums(path: Path) -> None:

@@ -46,16 +46,19 @@ class Identity:
 
 
 @contextmanager
-def open_checked(path: AnyPath, *schemas: Schema, skim: bool = False, cut: bool = False) -> Iterator[Reader]:
+def open_checked(
+    path: AnyPath, *schemas: Schema, skim: bool = False, cut: bool = False, keep: str | None = None
+) -> Iterator[Reader]:
     """Open a file of one of these formats; FileRefused unless everything about it is as expected.
 
     `skim` is for a page about the file: where there is much to read, the digest is not checked, only the
-    table and the checksum of whatever is read. A `cut` file may end early, if only bulk data are missing.
+    table and the checksum of whatever is read. A `cut` file may end early, if only bulk data are missing. To
+    `keep` a group of datasets is for who will ask for these as arrays: they are read once then, not twice.
     """
     reader = None
     source = open_bytes(path)
     try:
-        reader = Reader(source, path, schemas, skim=skim, cut=cut)
+        reader = Reader(source, path, schemas, skim=skim, cut=cut, keep=keep)
         yield reader
     finally:
         if reader is not None:
@@ -100,12 +103,14 @@ class Reader:
         *,
         skim: bool = False,
         cut: bool = False,
+        keep: str | None = None,
     ) -> None:
         self.path = path
         self._source = source
         self._open = True
         self._file = Hdf5File(InputFile(source), path)
         self._entries: dict[str, CheckedDataset] = {}
+        self._kept: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}  # arrays until they are asked for
         self._places: dict[str, list[tuple[int, int]]] = {}  # of the chunks of bulk data, once asked for
         try:
             with self._file.calls("read"):
@@ -119,21 +124,27 @@ class Reader:
                 self.attrs = {k: v for k, v in found.attributes.items() if k not in RESERVED}
                 if not isinstance(source, LocalBytes):
                     source.expect(self._front())
-                self._verify(found.attributes, skim)
+                self._verify(found.attributes, skim, keep)
                 if not isinstance(source, LocalBytes):
                     source.settle()
         except BaseException:
             self._close_file()
             raise
 
-    def _verify(self, attributes: Mapping[str, Attribute], skim: bool) -> None:
+    def _verify(self, attributes: Mapping[str, Attribute], skim: bool, keep: str | None) -> None:
         small = sum(entry.nbytes for entry in self._entries.values() if not entry.field.bulk) <= SKIMMED_BYTES
         if skim and not small:
             return
         leaves = {}
         for path, entry in self._entries.items():
             leaf = dataset_digest()
-            if not entry.field.bulk:
+            if entry.field.bulk:
+                pass  # its pieces have digests of their own
+            elif entry.plain_rows and keep is not None and path.startswith(f"{keep}/"):
+                # no larger in memory than in the file
+                self._kept[path] = entry.read(0, entry.shape[0])
+                leaf.update(self._kept[path].data)
+            else:
                 for piece in entry.pieces():
                     leaf.update(piece.data if piece.size else b"")
             leaves[path] = (entry.field, entry.shape, leaf.digest())
@@ -170,6 +181,8 @@ class Reader:
             raise FileRefused(
                 f"{printable(self.path)} was refused: {path!r} has {entry.nbytes} bytes (at most {limit})"
             )
+        if path in self._kept:
+            return self._kept.pop(path)
         with self._file.calls("read"):
             return entry.read(0, entry.shape[0] if entry.shape else 0)
 
