@@ -162,11 +162,14 @@ def _versions() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def removed_unless_interrupted(output: Path) -> Iterator[None]:
+def removed_unless_interrupted(output: Path, *again: type[Exception]) -> Iterator[None]:
     """The partial folder of `output` goes with the end of the work inside, and stays for a later run to take
-    over when a signal or a failing device cut it short; but a full disk gets its room back."""
+    over when a signal or a failing device cut it short; but a full disk gets its room back. It stays as well
+    when one of the errors is raised after which the work is begun `again` in another way."""
     try:
         yield
+    except again:
+        raise
     except StorageError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             remove_partial(output)

@@ -11,7 +11,7 @@ import pytest
 from command import tpca
 from pictures import folder, natural, save
 
-from tpca_cli import Scores
+from tpca_cli import Scores, images
 
 
 @pytest.fixture
@@ -110,6 +110,67 @@ def test_a_run_that_was_stopped_goes_on(place: Path, monkeypatch: pytest.MonkeyP
     assert read == [range(6, 9), range(9, 12)]
     assert (place / "s.h5").read_bytes() == (place / "whole.h5").read_bytes()
     assert not (place / "s.h5.partial").exists()
+
+
+UNLIKE = {
+    "gray": (natural(12, 16, 1, seed=7), True),
+    "another size": (natural(8, 16, seed=7), False),
+    "alpha": (natural(12, 16, 4, seed=7), False),
+    "16 bits": (natural(12, 16, 1, seed=7).astype(np.uint16) * 257, False),
+    "damaged": (None, False),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_headers_come_with_the_pixels_where_images_are_alike(
+    place: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A few headers stand for all; an image that is not like them makes the command look at every one."""
+    pixels, fits = UNLIKE[case]
+    if pixels is None:
+        (place / "in" / "b" / "odd.png").write_bytes(
+            (place / "in" / "b" / "image_0001.png").read_bytes()[:99]
+        )
+    else:
+        save(place / "in" / "b" / "odd.png", pixels)
+    options = (*given(place), "--components", 4)
+    monkeypatch.setattr("tpca_cli.encode.plain.guess_members", lambda *given: None)
+    careful = plain(place, *options, code=0 if fits else 3, output="careful.h5")
+    monkeypatch.undo()
+    monkeypatch.setattr("tpca_cli.sources.probe._SAMPLE", 1)
+    looked, probe = [], images.probe
+    monkeypatch.setattr(images, "probe", lambda path, *a, **k: looked.append(path) or probe(path, *a, **k))
+    quick = plain(place, *options, code=0 if fits else 3)
+    assert len(looked) == 1 if fits else len(looked) > 12
+    assert quick["skipped"] == careful["skipped"] and quick["images"] == (13 if fits else 12)
+    assert (place / "s.h5").read_bytes() == (place / "careful.h5").read_bytes()
+    assert not (place / "s.h5.partial").exists()
+
+
+def test_a_wrong_guess_keeps_what_an_earlier_run_finished(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tpca_cli.encode.plain as flow
+    from tpca_cli.errors import Interrupted
+
+    save(place / "in" / "b" / "odd.png", natural(8, 16))
+    monkeypatch.setattr("tpca_cli.sources.probe._SAMPLE", 1)
+    monkeypatch.setattr("tpca_cli.scores.project.RUN_VALUES", 3 * 12 * 16 * 3)
+    original, read = flow.project_run, []
+
+    def stopping(plan: flow.PlainPlan, run: range, reading: flow.Reading) -> flow.Projected:
+        if plan.members[0].mode and run.start == 6:
+            raise Interrupted(15)
+        return original(plan, run, reading)
+
+    monkeypatch.setattr(flow, "project_run", stopping)
+    command = ("encode", place / "in", "-o", place / "s.h5", "--plain", *given(place), "--workers", 1)
+    tpca(*command, code=143)
+    monkeypatch.setattr(
+        flow, "project_run", lambda p, run, r: read.append((p.members[0].mode, run)) or original(p, run, r)
+    )
+    tpca(*command, code=3)
+    assert [run for mode, run in read if mode] == [range(6, 9), range(9, 12)]
 
 
 def test_compression_keeps_the_numbers(place: Path) -> None:

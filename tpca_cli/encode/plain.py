@@ -8,6 +8,7 @@ thread in every process: the bits of a product depend on that number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,28 +32,33 @@ from tpca_cli.errors import ImageRefused, StorageError, UsageError, counted, pri
 from tpca_cli.frames.items import ItemFrames, check_items
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Progress, Say
-from tpca_cli.parallel import busy_map
+from tpca_cli.parallel import busy_map, ordered_map
 from tpca_cli.scores.format import DTYPES, VERSION
 from tpca_cli.scores.project import PRODUCT_VALUES, coefficients_of, runs_of
 from tpca_cli.scores.reader import Scores
 from tpca_cli.scores.writer import ScoresBasis, write_scores
 from tpca_cli.sources.items import find_items
 from tpca_cli.sources.probe import (
+    UNSEEN,
     Kind,
     Member,
     Probe,
+    Survey,
     fitting,
+    grouped,
+    guess_members,
     nothing_usable,
     probe_members,
     restorable,
     survey,
 )
-from tpca_cli.sources.read import read_member
-from tpca_cli.sources.read_plan import MACHINE, Reading, scan_or_fail, skip_or_fail
+from tpca_cli.sources.read import read_member, read_unseen
+from tpca_cli.sources.read_plan import MACHINE, Reading, WrongGuess, scan_or_fail, skip_or_fail
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped
-from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
 
 Rows = npt.NDArray[Any]
+MANY = 100  # components: a product with so many takes as long as to decode the image
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,11 @@ class PlainPlan:
     basis: TensorBasis
     samples: str  # the type of the images' samples
     dtype: str  # of the coefficients
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether most of the time goes into products, which threads compute side by side without a fork."""
+        return not isinstance(self.basis, Rank1Basis) and self.basis.components >= MANY
 
     def runs(self) -> list[range]:
         """The images that are projected together."""
@@ -88,9 +99,13 @@ def project_run(plan: PlainPlan, run: range, reading: Reading) -> Projected:
     entries: list[Entry] = []
     frames: list[Rows] = []
     skipped: list[Skipped] = []
+    kind = Kind(plan.samples, plan.framing.channels)
     for member in plan.members[run.start : run.stop]:
         try:
-            picture = read_member(member, plan.framing.channels, reading)
+            if member.mode == UNSEEN:
+                picture = read_unseen(member, kind, reading)
+            else:
+                picture = read_member(member, kind.channels, reading)
         except (ImageRefused, StorageError) as error:
             skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
             continue
@@ -105,14 +120,14 @@ def project_run(plan: PlainPlan, run: range, reading: Reading) -> Projected:
 
 def _entry(member: Member, picture: images.Picture) -> Entry:
     ref = member.ref
-    shape = (member.height, member.width, member.mode)
+    shape = (member.height, member.width, picture.mode)
     return Entry(ref.name, picture.digest, ref.mtime_ns, ref.size, *shape, 0, mode_bits=picture.mode_bits)
 
 
 def project_all(
     plan: PlainPlan, reading: Reading, checkpoint: Checkpoint, progress: Progress | None = None
 ) -> Iterator[Projected]:
-    """The results of all runs, in order, by processes of this machine."""
+    """The results of all runs, in order, by threads or processes of this machine."""
     runs = plan.runs()
 
     def work(number: int) -> Projected:
@@ -129,7 +144,8 @@ def project_all(
 
     room = reading.room
     with threadpool_limits(1, user_api="blas"):
-        found = busy_map(work, range(len(runs)), room.workers, weight=weight, budget=room.size)
+        spread = ordered_map if plan.multiplies else busy_map
+        found = spread(work, range(len(runs)), room.workers, weight=weight, budget=room.size)
         for number, result in enumerate(found):
             if progress:
                 progress("projecting", runs[number].stop, len(plan.members))
@@ -208,20 +224,40 @@ def encode_plain(request: PlainRequest, say: Say, progress: Progress | None = No
     if request.basis is None:
         raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
     of = _given(request)
-    found = restorable(survey(request.sources, request.reading, progress, request.probe))
-    everything = sorted((m for group in found.groups.values() for m in group), key=lambda m: m.ref.name)
-    members, misfits = fitting(everything, Kind(of.samples, of.framing.channels), of.framing)
-    skipped = [*found.skipped, *misfits]
+    kind = Kind(of.samples, of.framing.channels)
+    found = scan_or_fail(request.sources, request.reading.on_error)
+    if request.probe is probe_members:
+        guess = guess_members(found.refs, request.reading, kind, of.framing)
+        if guess is not None:
+            with suppress(WrongGuess):
+                return _encode(request, of, guess, found.skipped, found.left_out, say, progress)
+    probed, unread = request.probe(found.refs, request.reading, progress)
+    usable = restorable(Survey(grouped(probed), (*found.skipped, *unread), found.left_out))
+    everything = sorted((m for group in usable.groups.values() for m in group), key=lambda m: m.ref.name)
+    members, misfits = fitting(everything, kind, of.framing)
+    return _encode(request, of, members, (*usable.skipped, *misfits), found.left_out, say, progress)
+
+
+def _encode(
+    request: PlainRequest,
+    of: ScoresBasis,
+    members: Sequence[Member],
+    skipped: tuple[Skipped, ...],
+    ignored: Ignored,
+    say: Say,
+    progress: Progress | None,
+) -> Plain:
+    """Project the images and write them; WrongGuess where those that nobody looked at are not alike."""
     if not members:
-        raise nothing_usable(request.sources, skipped, found.ignored)
+        raise nothing_usable(request.sources, skipped, ignored)
     say(f"{counted(len(members), 'image')} on {of.basis.components} components ({of.basis.method})")
-    with removed_unless_interrupted(request.output):
+    with removed_unless_interrupted(request.output, WrongGuess):
         index, rows, lost = _projected(request, of, members, progress)
-        skipped += lost
+        skipped = (*skipped, *lost)
         if not len(index):
-            raise nothing_usable(request.sources, skipped, found.ignored)
+            raise nothing_usable(request.sources, skipped, ignored)
         _write(request, index, rows, of, skipped, DTYPES[request.dtype])
-    return Plain(len(index), 0, 0, tuple(skipped), found.ignored)
+    return Plain(len(index), 0, 0, skipped, ignored)
 
 
 def plan_plain(request: PlainRequest, progress: Progress | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ the products have a fixed number of frames, and whoever calls this allows BLAS o
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Block
-from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
 
 RUN_VALUES = 1 << 22  # of all frames of a run; an image with more is a run of its own
 RUN_IMAGES = 1 << 12
@@ -37,11 +38,27 @@ def runs_of(counts: Sequence[int], framing: Framing) -> list[range]:
 
 def coefficients_of(basis: TensorBasis, frames: Block, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """d_nl = X_in U_il (eq 4.1.2) of the frames of a run, (n, M)."""
-    rows = max(1, PRODUCT_VALUES // prod(basis.frame_shape))
+    size = prod(basis.frame_shape)
+    rows = max(1, PRODUCT_VALUES // size)
     out = np.empty((len(frames), basis.components), dtype)
     for start in range(0, len(frames), rows):
-        out[start : start + rows] = basis.project(frames[start : start + rows])
+        block = frames[start : start + rows]
+        if isinstance(basis, Rank1Basis):
+            out[start : start + rows] = basis.project(block)
+        else:
+            out[start : start + rows] = basis.project(block, _floats(len(block), size))
     return out
+
+
+_OWN = threading.local()
+
+
+def _floats(rows: int, size: int) -> npt.NDArray[np.float64]:
+    """Room for so many frames, the same in every product of a thread: new memory takes longer to fill."""
+    if getattr(_OWN, "room", np.empty(0)).size < rows * size:
+        _OWN.room = np.empty(rows * size)
+    room: npt.NDArray[np.float64] = _OWN.room[: rows * size].reshape(rows, size)
+    return room
 
 
 def by_run(blocks: Iterator[Block], lengths: Sequence[int]) -> Iterator[Block]:

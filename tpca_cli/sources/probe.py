@@ -7,6 +7,7 @@ come back as gray.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import TypeAlias
 from tpca_cli import images
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
 from tpca_cli.formats import CHANNELS, DTYPES, FILE
-from tpca_cli.framing import Framing
+from tpca_cli.framing import WHOLE, Framing
 from tpca_cli.images import Header, Stamp, probe
 from tpca_cli.interfaces import Progress
 from tpca_cli.memory import reading_bytes
@@ -34,6 +35,7 @@ from tpca_cli.sources.read_plan import (
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, ImageRef, Skipped, no_image
 from tpca_cli.sources.transfer import Refusal
 
+UNSEEN = ""  # the mode of an image whose header nobody looked at
 FEW_GRAY = 64  # so many gray images, or a tenth of the color images, join the color group
 
 
@@ -187,18 +189,52 @@ def fitting(members: Sequence[Member], kind: Kind, framing: Framing) -> tuple[li
     return kept, skipped
 
 
-def _member_misfit(member: Member, kind: Kind, framing: Framing) -> str | None:
-    dtype, channels = DTYPES[member.mode], CHANNELS[member.mode]
+def guess_members(
+    refs: Sequence[ImageRef], reading: Reading, kind: Kind, framing: Framing
+) -> list[Member] | None:
+    """The images without a look at every header, where a few of them are all of the size of a basis.
+
+    None where they are not, or where a name cannot be restored. The mode is UNSEEN until an image is read.
+    """
+    if framing.kind != WHOLE:
+        return None
+    some = refs[:: max(1, len(refs) // _SAMPLE)]
+    seen = probe_shard_members(some, replace(reading, on_error="skip"))
+    known = [member for member in seen if isinstance(member, Member) and not member.resized]
+    if len(known) < len(some) or fitting(known, kind, framing)[1]:
+        return None
+    shape, most = (framing.height, framing.width), reading.room.most
+    values = (shape[0] * shape[1], kind.channels, int(kind.dtype[1]))
+    members = [Member(ref, *shape, UNSEEN, weight=reading_bytes(*values, ref.size)) for ref in refs]
+    heavy = any(member.weight > most for member in members)
+    return None if heavy or _unrestorable(members) else members
+
+
+def _mode_misfit(mode: str, kind: Kind) -> str | None:
+    dtype, channels = DTYPES[mode], CHANNELS[mode]
     if dtype != kind.dtype:
-        return f"{member.mode} image does not fit a basis of {kind} images"
+        return f"{mode} image does not fit a basis of {kind} images"
     if channels != kind.channels and not (channels == 1 and kind.channels in (3, 4)):
-        return f"{member.mode} image does not fit a basis of {kind} images without loss"
+        return f"{mode} image does not fit a basis of {kind} images without loss"
+    return None
+
+
+def _member_misfit(member: Member, kind: Kind, framing: Framing) -> str | None:
+    problem = _mode_misfit(member.mode, kind)
+    if problem is not None:
+        return problem
     if framing.kind == "whole" and (member.height, member.width) != (framing.height, framing.width):
         return (
             f"size {member.height}x{member.width} does not fit a basis of {framing.height}x{framing.width} "
             f"frames; --size {framing.height}x{framing.width} would resize it"
         )
     return None
+
+
+@functools.cache
+def mode_fits(mode: str, kind: Kind) -> bool:
+    """Whether a basis of images of a kind can hold an image of this mode without losing anything."""
+    return _mode_misfit(mode, kind) is None
 
 
 def grouped(members: Sequence[Member]) -> dict[Kind, tuple[Member, ...]]:
@@ -215,13 +251,7 @@ def grouped(members: Sequence[Member]) -> dict[Kind, tuple[Member, ...]]:
 
 def restorable(found: Survey) -> Survey:
     """Without the images whose restored file name would be too long: they must not be archived unnoticed."""
-    members = [member for group in found.groups.values() for member in group]
-    names = restored_names([member.ref.name for member in members], b".png")
-    bad = {
-        member.ref.name: Skipped(member.ref.path, f"cannot be restored: {problem}")
-        for member, name in zip(members, names, strict=True)
-        if (problem := name_problem(name))
-    }
+    bad = _unrestorable([member for group in found.groups.values() for member in group])
     if not bad:
         return found
     groups = {
@@ -230,6 +260,15 @@ def restorable(found: Survey) -> Survey:
     }
     kept = {kind: group for kind, group in groups.items() if group}
     return Survey(kept, (*found.skipped, *bad.values()), found.ignored)
+
+
+def _unrestorable(members: Sequence[Member]) -> dict[bytes, Skipped]:
+    names = restored_names([member.ref.name for member in members], b".png")
+    return {
+        member.ref.name: Skipped(member.ref.path, f"cannot be restored: {problem}")
+        for member, name in zip(members, names, strict=True)
+        if (problem := name_problem(name))
+    }
 
 
 def require_images(found: Survey, sources: Sequence[str]) -> None:

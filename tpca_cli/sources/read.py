@@ -20,7 +20,7 @@ from tpca_cli.framing import WHOLE
 from tpca_cli.images import Header, Picture, Stamp, prepare_resizing, probe, read, widen
 from tpca_cli.interfaces import Block
 from tpca_cli.parallel import can_fork, forked_map, ordered_map
-from tpca_cli.sources.probe import Member
+from tpca_cli.sources.probe import Kind, Member, mode_fits
 from tpca_cli.sources.read_plan import (
     GUESSED_PIXELS,
     Reading,
@@ -246,4 +246,21 @@ def read_member(member: Member, channels: int, reading: Reading, *, content: boo
     )
     if (picture.pixels.shape[:2], picture.mode) != ((member.height, member.width), member.mode):
         raise ImageRefused("changed while it was read")
+    return picture
+
+
+def read_unseen(member: Member, kind: Kind, reading: Reading) -> images.Picture:
+    """Decode an image whose header nobody looked at; WrongGuess unless it is what a few others are."""
+    try:
+        picture = images.read(
+            member.ref.path,
+            max_pixels=min(reading.max_pixels, member.height * member.width),
+            size=reading.size,
+            channels=kind.channels,
+            digest_bytes=reading.digest_bytes,
+        )
+    except (ImageRefused, StorageError) as error:
+        raise WrongGuess(str(error)) from error
+    if picture.pixels.shape[:2] != (member.height, member.width) or not mode_fits(picture.mode, kind):
+        raise WrongGuess("an image is not like the others")
     return picture

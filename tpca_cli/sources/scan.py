@@ -198,7 +198,10 @@ class _Sweep:
     def _add_named(self, path: bytes, name: bytes) -> None:
         """A path that the user wrote out: a link is followed, and what is missing is an error."""
         try:
-            found = os.stat(path)
+            found = os.lstat(path)
+            link = stat.S_ISLNK(found.st_mode)
+            if link:
+                found = os.stat(path)
         except FileNotFoundError:
             raise UsageError(f"no such file or folder: {printable(path)}") from None
         except OSError as error:
@@ -206,12 +209,12 @@ class _Sweep:
         if stat.S_ISDIR(found.st_mode):
             self._walk(path, name)
         elif self._wanted(path, name):
-            self._add_file(self._target(path), path, name, found)
+            self._add_file(os.path.realpath(path) if link else self._target(path), path, name, found)
 
     def _target(self, path: bytes) -> bytes:
-        """The file that a path leads to, without links; a list names many in few folders."""
+        """The file of a path that is no link, without links; a list names many in few folders."""
         folder, last = os.path.split(path)
-        if not last or os.path.islink(path):
+        if not last:
             return os.path.realpath(path)
         if folder not in self._real:
             self._real[folder] = os.path.realpath(folder or b".")
