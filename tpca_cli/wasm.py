@@ -123,6 +123,7 @@ class Kernel:
         self.records, self.constants = dict(records or {}), dict(constants or {})
         types = C_TYPES | self.records
         self.dtypes = {field.name: types[field.element] for field in self.fields if field.is_array}
+        self.read_only = {field.name for field in self.fields if field.c_type.startswith("const ")}
         self.offsets: dict[str, int] = {}
         self._codes: dict[str, str] = {}
         packed = "<"
@@ -153,8 +154,13 @@ class Kernel:
         return int(struct.unpack_from(self._codes[name], head, self.offsets[name])[0])
 
     def typed(self, arrays: Mapping[str, Any]) -> dict[str, Array]:
-        """Arrays in the types that the list says."""
-        return {name: np.ascontiguousarray(array, self.dtypes[name]) for name, array in arrays.items()}
+        """Arrays in the types that the list says, which nobody changes from now on."""
+        found = {
+            name: np.ascontiguousarray(array, self.dtypes[name]).view() for name, array in arrays.items()
+        }
+        for array in found.values():
+            array.flags.writeable = False
+        return found
 
     def instance(self) -> WasmInstance:
         """This thread's instance.
@@ -208,20 +214,32 @@ class Job:
 
     def __init__(self, kernel: Kernel, layout: Layout) -> None:
         self._kernel, self._layout, self._instance = kernel, layout, kernel.instance()
+        self._instance.held = {}
         self._memory = self._instance.memory(layout.end)
         self._head = self._memory.data[self._instance.job : self._instance.job + kernel.size]
         self._head[:] = layout.head
 
     @staticmethod
     def of(kernel: Kernel, values: Values) -> Job:
-        """A job with these numbers and arrays; arrays are copied in."""
+        """A job with these numbers and arrays.
+
+        Arrays are copied in, except those that cannot have changed since the job before had them there: the
+        tables of a model take as long to copy as some thumbnails to decode.
+        """
+        held = kernel.instance().held
         job = kernel.job(kernel.lay_out(values))
-        for name in job._layout.arrays:
+        for name, (start, _, _) in job._layout.arrays.items():
             value = values[name]
-            if not isinstance(value, Room):
-                job[name][:] = value.ravel()  # type: ignore[union-attr]
-            elif not value.scratch:
-                job[name][:] = 0
+            if isinstance(value, Room):
+                if not value.scratch:
+                    job[name][:] = 0
+                continue
+            assert isinstance(value, np.ndarray)
+            place, array = held.get(name, (0, None))
+            if value is not array or place != start:
+                job[name][:] = value.ravel()
+            if name in kernel.read_only and not value.flags.writeable:
+                job._instance.held[name] = start, value
         return job
 
     def __getitem__(self, name: str) -> Array:
@@ -282,6 +300,7 @@ class WasmInstance:
         self._exports, self._memory, self._run = exports, exports["memory"], exports["run"]
         if self.constant("layout") != kernel.checksum:
             raise RuntimeError(f"{kernel.program} was not built from this list of fields: run `make kernel`")
+        self.held: dict[str, tuple[int, Array]] = {}  # what the last job has that cannot change, and where
         self.job = self.constant("job")
         self.base = aligned(int(self._exports["__heap_base"].value(self._store)))
         self._bytes = self._look()

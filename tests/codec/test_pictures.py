@@ -117,11 +117,11 @@ def test_what_earlier_jobs_left_in_memory_changes_nothing(kind: tuple[int, int, 
     symbols = kernel_run.read_symbols(coder.model, coder._grid(SHAPES), found.data)
     instance = KERNEL.instance()
     for rest in (0xFF, 0x35):
-        instance.memory(0)[instance.base :] = rest
+        instance.held, instance.memory(0)[instance.base :] = {}, rest
         assert coder.encode(pictures).data == found.data
-        instance.memory(0)[instance.base :] = rest
+        instance.held, instance.memory(0)[instance.base :] = {}, rest
         for ours, theirs in zip(coder.decode(found.data, SHAPES), found.decoded, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        instance.memory(0)[instance.base :] = rest
+        instance.held, instance.memory(0)[instance.base :] = {}, rest
         again = kernel_run.read_symbols(coder.model, coder._grid(SHAPES), found.data)
         np.testing.assert_array_equal(again.values, symbols.values)

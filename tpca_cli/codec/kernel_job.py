@@ -228,7 +228,7 @@ def block_job(
     rows, zones, channels = len(scan.places), len(scan.zones), len(scan.lowest)
     canvas, room = rows * size, -(-size // 8) * 8
     direct = mode == DECODE and pictures["picture_count"] != 0
-    most_pairs = max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0) // 2
+    most_pairs = _most_sights(scan) // 2
     return Job.of(KERNEL, {
         "mode": mode,
         "symbols": int(symbols),
@@ -256,7 +256,7 @@ def block_job(
         **_of_priors(model.priors, model.bit_price),
         "data": Room(0 if direct else canvas),
         "grade": Room(size + 8),
-        "wanted": Room(zones * size),
+        "wanted": Room(zones * size, scratch=mode == DECODE),
         "opened": Room(zones * size),
         "own": Room(canvas + size + 8, scratch=True),
         "small": Room(canvas + size + 16, scratch=True),
@@ -273,7 +273,7 @@ def block_job(
         "placed": Room(rows * 32 if model.predictor > 1 else 0, scratch=True),
         "tall": Room(rows * (TOKENS - 1) if model.predictor > 1 else 0, scratch=True),
         "hits": Room(room, scratch=True),
-        "seen": Room(2 * most_pairs * room),
+        "seen": Room(2 * most_pairs * room, scratch=True),
         "live": Room(4 * size, scratch=True),
         "bytes": Room(capacity, scratch=True),
         **pictures,
@@ -305,6 +305,12 @@ def _of_regions(grid: Grid, side: int) -> Values:
 
 
 @functools.lru_cache(maxsize=4)
+def _most_sights(scan: ScanOrder) -> int:
+    """What a step sees at most, rounded up to pairs."""
+    return max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0)
+
+
+@functools.lru_cache(maxsize=4)
 def _of_scan(scan: ScanOrder) -> dict[str, Array]:
     """The order of coding and who sees what."""
     zones = {key: index for index, key in enumerate(scan.zones)}
@@ -325,6 +331,7 @@ def _of_scan(scan: ScanOrder) -> dict[str, Array]:
         "look_pairs": pairs[1],
         "near": _near(scan),
         "lowest_rows": scan.lowest,
+        "indices": scan.places,
     })  # fmt: skip
 
 

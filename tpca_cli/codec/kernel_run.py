@@ -11,6 +11,7 @@ define; they serve every other case.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ Array = NDArray[Any]
 Pixels = NDArray[Any]
 Shape = tuple[int, int]
 Grades = NDArray[np.uint8] | int
+FILTER = ("borders", "weights", "mixing")
+"""What the kernel knows of a filter."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class KernelTiles:
         """A block, and the squared error of each picture after decoding."""
         pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
         shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
-        fields = self._fields(model, grid, shapes, pixels, range(len(shapes)))
+        fields = self._fields(grid, shapes, pixels, range(len(shapes)))
         block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
         return block, job["errors"].copy(), self._cut(job, shapes)
 
@@ -153,7 +156,7 @@ class KernelTiles:
         None where a value is too large for the kernel: no picture gives such a block.
         """
         wanted = range(len(shapes)) if wanted is None else wanted
-        fields = self._fields(model, grid, shapes, np.zeros(0, np.uint8), wanted)
+        fields = self._fields(grid, shapes, np.zeros(0, np.uint8), wanted)
         job = run_decoder(model, grid, block, fields)
         return None if job.number("wide") else self._cut(job, [shapes[picture] for picture in wanted])
 
@@ -165,48 +168,61 @@ class KernelTiles:
             at += size
         return out
 
-    def _fields(
-        self, model: ContextModel, grid: Grid, every: Sequence[Shape], pixels: Pixels, wanted: Sequence[int]
-    ) -> Values:
-        """The values of `PICTURE_FIELDS` for those pictures of a block that are wanted."""
-        side, colors = self.framing.height, len(self.factors[2])
-        firsts = np.cumsum([0] + [math.prod(tiles) for tiles in grid.shapes])[list(wanted)]
-        shapes, grids = [every[picture] for picture in wanted], [grid.shapes[picture] for picture in wanted]
-        table = np.zeros(len(shapes), RECORDS["Shape"])
-        table["height"], table["width"] = np.array(shapes).T
-        table["down"], table["right"] = np.array(grids).T
-        table["place"] = grid.places[firsts]
-        table["stride"] = [stride_of(width) for _, width in shapes]
-        pixel_count = sum(math.prod(shape) for shape in shapes)
-        most_tiles = max(math.prod(tiles) for tiles in grids)
-        # the filter has a plane for each color and five more, two lines, and nine lines of wider numbers
-        most_shorts = max((colors + 5) * (h + 4) * stride_of(w) + 2 * stride_of(w) + 8 for h, w in shapes)
-        most_ints = max(9 * stride_of(w) + 8 for _, w in shapes)
-        restorer = self.restorer
+    @functools.cached_property
+    def _constants(self) -> Values:
+        """Those of `PICTURE_FIELDS` that are the same for all blocks."""
+        restorer, matrices = self.restorer, [np.asarray(factor) for factor in self.factors]
+        arrays: dict[str, Array] = {
+            "factors": np.concatenate([matrix.ravel() for matrix in matrices]),
+            "factors_back": np.concatenate([matrix.T.ravel() for matrix in matrices]),
+            "lap_before": tiling.filter_halves(tiling.BEFORE),
+            "lap_after": tiling.filter_halves(tiling.AFTER),
+        }
+        if restorer is not None:
+            arrays |= {name: getattr(restorer, name).copy() for name in FILTER}
+        for array in arrays.values():
+            array.flags.writeable = False  # so that the next job knows them
         return {
-            "picture_count": len(shapes),
-            "side": side,
-            "colors": colors,
+            "side": self.framing.height,
+            "colors": len(matrices[2]),
             "lapped": int(self.lapped),
             "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
             "basis_bits": self.bits,
+            **dict.fromkeys(FILTER, 0),
+            **arrays,
+        }
+
+    def _fields(self, grid: Grid, every: Sequence[Shape], pixels: Pixels, wanted: Sequence[int]) -> Values:
+        """The values of `PICTURE_FIELDS` for those pictures of a block that are wanted."""
+        side, colors = self.framing.height, len(self.factors[2])
+        table = _table_of(grid, tuple(every))[list(wanted)]
+        heights, widths, strides = (table[name].astype(np.int64) for name in ("height", "width", "stride"))
+        most_tiles = int((table["down"] * table["right"]).max())
+        # the filter has a plane for each color and five more, two lines, and nine lines of wider numbers
+        most_shorts = int(((colors + 5) * (heights + 4) * strides + 2 * strides).max()) + 8
+        return {
+            "picture_count": len(table),
+            **self._constants,
             "shapes": table,
-            "indices": np.array(model.scan.places),
-            "factors": np.concatenate([factor.ravel() for factor in self.factors]),
-            "factors_back": np.concatenate([factor.T.ravel() for factor in self.factors]),
-            "lap_before": tiling.filter_halves(tiling.BEFORE),
-            "lap_after": tiling.filter_halves(tiling.AFTER),
-            "borders": restorer.borders if restorer else 0,
-            "weights": restorer.weights if restorer else 0,
-            "mixing": restorer.mixing if restorer else 0,
             "pixels": pixels,
-            "decoded": Room(colors * pixel_count, scratch=True),
-            "errors": Room(len(shapes)),
+            "decoded": Room(colors * int((heights * widths).sum()), scratch=True),
+            "errors": Room(len(table)),
             "tiles": Room(colors * side**2 * grid.size, scratch=True),
             "planes": Room(colors * side**2 * most_tiles, scratch=True),
             "shorts": Room(most_shorts, scratch=True),
-            "ints": Room(most_ints, scratch=True),
+            "ints": Room(9 * int(strides.max()) + 8, scratch=True),
         }
+
+
+@functools.lru_cache(maxsize=16)
+def _table_of(grid: Grid, shapes: tuple[Shape, ...]) -> Array:
+    """The pictures of a block: their sizes, and where their tiles are."""
+    table = np.zeros(len(shapes), RECORDS["Shape"])
+    table["height"], table["width"] = np.array(shapes).T
+    table["down"], table["right"] = np.array(grid.shapes).T
+    table["place"] = grid.places[np.cumsum([0] + [math.prod(tiles) for tiles in grid.shapes])[:-1]]
+    table["stride"] = [stride_of(width) for _, width in shapes]
+    return table
 
 
 def stride_of(width: int) -> int:
