@@ -9,6 +9,7 @@ they are kept and not made anew by the tests.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -111,6 +113,21 @@ def regions(work: Path, target: Path) -> None:
     for some in pictures[:2]:
         some[8:24, 4:20] = picture(16, 16, 3, 4)
     write(target, coder, pictures, [(0, 3, 0, 0), (3, 1, 0, 16), (3, 1, 16, 24)])
+
+
+def of_jpeg(seed: int, h: int = 192, w: int = 184) -> Any:
+    """A picture that was a JPEG file."""
+    file = io.BytesIO()
+    Image.fromarray(picture(h, w, 3, seed)).save(file, "JPEG", quality=75, subsampling=0)
+    return np.asarray(Image.open(file))
+
+
+def grains(work: Path, target: Path) -> None:
+    """The steps, tiles and colors of JPEG files, with steps by region."""
+    sample = [of_jpeg(seed) for seed in (1, 2)]
+    coder = trained(work, sample, 8, lapped=False, tune="visual")
+    assert coder.basis.oblique and coder.grains is not None and 20 < np.count_nonzero(coder.grains) < 192
+    write(target, coder, [of_jpeg(3, 40, 56), picture(24, 17, 3, 4)], [(0, 1, 0, 0), (1, 1, 0, 0)])
 
 
 def second_model(work: Path, target: Path) -> None:
@@ -285,6 +302,7 @@ ARCHIVES = (
     tile8,
     regions,
     second_model,
+    grains,
     whole,
     dense,
     coded,

@@ -29,7 +29,7 @@ BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("ro
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
 
-FEATURES = {"coded-basis", "regions", "model-2", "tensor-items"}
+FEATURES = {"coded-basis", "regions", "model-2", "tensor-items", "grains", "oblique-colors"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
 Group = tuple[dict[str, Any], Arrays]  # settings and arrays
@@ -267,6 +267,7 @@ def values_of_block(
         "lowest": [arrays["lowest"][1][levels * k : levels * (k + 1)] for k in range(channels)],
         "centers": arrays["centers"][1],
         "factors": arrays["factors"][1] if "factors" in arrays else [64],
+        "grains": arrays["grains"][1] if "grains" in arrays else [0] * kept,
         "region": settings.get("region", 1),
         "model": settings.get("model", 1),
     }

@@ -38,7 +38,10 @@ class Block:
     def __init__(self, priors: dict[str, Any], settings: dict[str, Any], grids: list[tuple[int, int]]):
         self.priors, self.grids = priors, grids
         self.places: list[Place] = settings["places"]
-        self.steps = dict(zip(self.places, settings["steps"], strict=True))
+        own = settings["steps"]
+        self.grains = dict(zip(self.places, settings.get("grains", [0] * len(own)), strict=True))
+        self.own_steps = dict(zip(self.places, own, strict=True))
+        self.steps = {p: self._grained(p, step) for p, step in self.own_steps.items()}
         self.centers, channels = settings["centers"], 1 + max(c for _, _, c in self.places)
         self.expected = {
             p: self._expected(code, self.steps[p])
@@ -120,7 +123,11 @@ class Block:
         """Section 4: the step of a component in a tile."""
         if len(self.factors) == 1:
             return self.steps[place]
-        return max(self.steps[place] * self.factors[self.grades[tile]] + 32 >> 6, 1)
+        step = max(self.own_steps[place] * self.factors[self.grades[tile]] + 32 >> 6, 1)
+        return self._grained(place, step)
+
+    def _grained(self, place: Place, step: int) -> int:
+        return self.grains[place] if 2 * step < 3 * self.grains[place] else step
 
     def _value(self, place: Place, tile: Tile, phase: int, k: int) -> None:
         color, key = min(place[2], 1), (place, tile)

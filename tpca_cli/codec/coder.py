@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tpca_cli.codec import kernel_run, restore, tuning
 from tpca_cli.codec.contexts import LEVELS, PREDICTORS, ContextModel, build_contexts, measure_scales
+from tpca_cli.codec.grains import Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_job import GRADES, LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import KernelTiles
@@ -77,6 +78,8 @@ class Coder:
     factors: Ints | None = None  # (grades,) of the steps of regions, in 1/64
     region: int = 1  # tiles on the side of a region
     predictor: int = PREDICTORS[0]  # what values are predicted from
+    grains: Ints | None = None  # (M,) steps that the source had, for finer ones
+    source_grains: Grains | None = None  # all of them: only the encoder looks
 
     @classmethod
     def train(
@@ -128,14 +131,28 @@ class Coder:
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
                     np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains,
                     predictor=predictor)  # fmt: skip
-        measured = measure_scales(
-            [
-                (coder._grid(_shapes(pictures)), coder._analyze(pictures))
-                for pictures in batches(framing, sample)
-            ],
-            [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest],
-        )
-        return replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
+        blocks = [(coder._grid(_shapes(p)), coder._analyze(p)) for p in batches(framing, sample)]
+        lowest = [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest]
+        measured = measure_scales(blocks, lowest)
+        coder = replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
+        return coder if lapped or not basis.oblique else coder._grained([values for _, values in blocks])
+
+    def _grained(self, blocks: Sequence[Floats]) -> Coder:
+        """With the grains of coefficients (M, tiles) of a sample, in tiles and colors of JPEG."""
+        assert self.basis.indices is not None
+        rows = (
+            self.basis.analysis_factors[2].T * 2.0**-self.basis.bits
+        )  # what gives brightness and two colors
+        units = SCALE * np.array([rows[0].sum(), *2 * np.abs(rows[1:]).max(axis=1)])
+        found = find_grains(np.concatenate(blocks, axis=1), units[self.basis.indices[: self.components, 2]])
+        return replace(self, source_grains=found)._with_grains()
+
+    def _with_grains(self) -> Coder:
+        """With those grains that serve the steps."""
+        if self.source_grains is None:
+            return self
+        grains = np.rint(self.source_grains.for_steps(self._steps)).astype(np.int64)
+        return replace(self, grains=grains if grains.any() else None)
 
     def _tuned(self) -> Coder:
         """The same with steps by component and region."""
@@ -147,7 +164,7 @@ class Coder:
             gains=np.maximum(np.rint(gains), 1).astype(np.int64),
             factors=tuning.FACTORS,
             region=tuning.region_tiles(self.framing.height),
-        )
+        )._with_grains()
 
     @property
     def tune(self) -> str:
@@ -189,20 +206,26 @@ class Coder:
             return scan_order_of(tuple((m, 0, 0) for m in range(self.components)))
         return scan_order_of(tuple((int(i), int(j), int(c)) for i, j, c in indices[: self.components]))
 
+    @property
+    def _steps(self) -> Ints:
+        """Of each component, (M,), but for grains."""
+        steps: Ints = np.maximum((self.step_units * GAIN + self.gains // 2) // self.gains, 1)
+        return steps
+
     @functools.cached_property
     def model(self) -> ContextModel:
         """Weights and tables at this step."""
-        steps = np.maximum((self.step_units * GAIN + self.gains // 2) // self.gains, 1)
         return build_contexts(
             self._scan,
             self.scales,
             self.lowest,
             self.centers,
-            steps,
+            self._steps,
             grades=self.factors,
             region=self.region,
             bit_price=LAMBDA if self.factors is None else tuning.BIT_PRICE,
             predictor=self.predictor,
+            grains=self.grains,
         )
 
     @property
@@ -218,7 +241,11 @@ class Coder:
         tiled = framing.kind == TILE and framing.height == framing.width and framing.height in SIDES
         plain = basis.indices is not None and basis.mean is None and basis.depth == 8 and basis.bits <= SHORT
         suits = tiled and plain and basis.frame_shape[-1] <= MOST_COLORS
-        return KernelTiles(framing, basis.factors, basis.bits, self.lapped, self._filter) if suits else None
+        if not suits:
+            return None
+        return KernelTiles(
+            framing, basis.factors, basis.analysis_factors, basis.bits, self.lapped, self._filter
+        )
 
     @property
     def step(self) -> float:
@@ -227,7 +254,7 @@ class Coder:
 
     def with_step(self, step: float) -> Coder:
         """The same coder at another step; a filter fitted at a step far from it is not used."""
-        return replace(self, step_units=_units(step))
+        return replace(self, step_units=_units(step))._with_grains()
 
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
@@ -348,6 +375,8 @@ class Coder:
             arrays["gains"] = self.gains.astype(np.uint16)
         if self.factors is not None:
             arrays["factors"] = self.factors.astype(np.uint16)
+        if self.grains is not None:
+            arrays["grains"] = self.grains.astype(np.uint16)
         if self.restorer is not None:
             arrays["restore"] = self.restorer.to_array()
         return arrays
@@ -364,6 +393,7 @@ class Coder:
             gains = np.asarray(arrays["gains"]) if lapped or regions else np.full(kept, GAIN)
             factors = np.asarray(arrays["factors"]).astype(np.int64) if regions else None
             region = int(meta["region"]) if regions else 1
+            grains = np.asarray(arrays["grains"]).astype(np.int64) if "grains" in arrays else None
             scales, lowest, centers, gains = (
                 np.asarray(array).astype(np.int64)
                 for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
@@ -380,7 +410,7 @@ class Coder:
             raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
         coder = cls(
             framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
-            factors, region, predictor,
+            factors, region, predictor, grains,
         )  # fmt: skip
         if predictor not in PREDICTORS:
             raise FileRefused(f"coder has a model {predictor}")
@@ -388,6 +418,8 @@ class Coder:
             factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
         ):
             raise FileRefused(f"coder has impossible regions: {region} tiles, {factors.shape} factors")
+        if grains is not None and grains.shape != (kept,):
+            raise FileRefused(f"coder has grains {grains.shape} of {kept} components")
         channels = len(coder._scan.lowest)
         if shapes != ((kept,), (kept,), (channels, LEVELS), (channels,)) or gains.min() < 1:
             raise FileRefused(f"coder has tables of impossible shapes {shapes}")

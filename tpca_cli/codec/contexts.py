@@ -81,6 +81,11 @@ def _class_maps(expected: Floats, priors: Priors) -> NDArray[np.uint8]:
     return maps[component.ravel()]
 
 
+def replaced(steps: Floats, grains: NDArray[Any]) -> Floats:
+    """Steps (.., M), those below three halves of a grain replaced by it."""
+    return np.where(2 * steps < 3 * grains, grains, steps).astype(np.float64)
+
+
 def build_contexts(
     scan: ScanOrder,
     scales: Ints,
@@ -92,10 +97,13 @@ def build_contexts(
     region: int = 1,
     bit_price: float = 0.08,
     predictor: int = 1,
+    grains: Ints | None = None,
 ) -> ContextModel:
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
     priors = priors or shipped()
-    row_steps = steps[scan.order].astype(np.float64)
+    own_steps = steps[scan.order].astype(np.float64)
+    row_grains = np.zeros(1) if grains is None else grains[scan.order].astype(np.float64)
+    row_steps = replaced(own_steps, row_grains)
     expected = expected_magnitude(scales[scan.order], row_steps, priors)
     low_steps = np.array([[row_steps[max(row, 0)]] for row in scan.lowest])
     lowest_expected = expected_magnitude(lowest[: len(scan.lowest)], low_steps, priors)
@@ -110,7 +118,8 @@ def build_contexts(
     prior = expected[:, None] * priors.weights[kinds, :, SLOTS] * factors / (64 * UNIT)
     graded = row_steps[None]
     if grades is not None:
-        graded = np.maximum((row_steps * grades[:, None] + UNIT_FACTOR // 2) // UNIT_FACTOR, 1.0)
+        graded = np.maximum((own_steps * grades[:, None] + UNIT_FACTOR // 2) // UNIT_FACTOR, 1.0)
+        graded = replaced(graded, row_grains)
     return ContextModel(
         scan,
         row_steps,

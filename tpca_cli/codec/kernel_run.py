@@ -129,6 +129,7 @@ class KernelTiles:
 
     framing: Framing
     factors: Sequence[Ints]  # of height, width and channels
+    analysis: Sequence[Ints]  # the same for coefficients of pixels
     bits: int
     lapped: bool
     restorer: Restorer | None
@@ -173,7 +174,7 @@ class KernelTiles:
         """Those of `PICTURE_FIELDS` that are the same for all blocks."""
         restorer, matrices = self.restorer, [np.asarray(factor) for factor in self.factors]
         arrays: dict[str, Array] = {
-            "factors": np.concatenate([matrix.ravel() for matrix in matrices]),
+            "factors": np.concatenate([np.asarray(factor).ravel() for factor in self.analysis]),
             "factors_back": np.concatenate([matrix.T.ravel() for matrix in matrices]),
             "lap_before": tiling.filter_halves(tiling.BEFORE),
             "lap_after": tiling.filter_halves(tiling.AFTER),

@@ -132,6 +132,7 @@ SAFETY, BASIS_SAFETY = 2.0, 1.4  # noise of coefficients and of a coded basis ma
 NEAR = 1.25  # a filter serves steps up to this factor from its own,
 SIMILAR = 8.0  # and the choice of lapping up to this one
 PER_COMPONENT = 4  # images whose coefficients say how eigentensors are turned
+USUAL_FACTOR = 1.6  # of steps that are made for people, over what they are called
 FEWER = 4  # the part of a sample that steps are first tried on
 
 
@@ -315,7 +316,9 @@ def draft_fitted(
     scale = pixels / max(pixel_count(pictures), 1)
     design = choose_design(options, pictures, kind, step * scope.unit, scale)
     kept, skipped, spread = list(members), list[Skipped](), list[Pixels]()
-    coded_at = step * scope.unit if target.components is None else None  # else the first hold the most
+    coded_at = None  # the first components hold the most: asked for are only these
+    if target.components is None:
+        coded_at = step * scope.unit * (USUAL_FACTOR if target.visual else 1.0)
     if design.method == "subspace":
         basis, kept, skipped = fit_spanned(design, members, kind, reading, target.components)
     elif sample.whole:  # all pixels are here already

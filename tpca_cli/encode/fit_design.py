@@ -6,12 +6,14 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca_cli.codec.contexts import replaced
+from tpca_cli.codec.grains import find_grains
 from tpca_cli.errors import ImageRefused, StorageError, UsageError
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.interfaces import Pixels, Progress
@@ -30,10 +32,22 @@ MAX_DENSE = 2**12  # samples of a frame whose dense operator is solved within `e
 SUITED_VALUES = 2**18  # of tiles that modes are compared on
 SUITED_PRICE = 0.12  # squared error per bit, in squared steps
 LARGE = 255  # steps: values beyond are few
+JPEG_WORTH = (
+    1.02  # more bits than others promise: what clipping spoils is less than it seems, and people see less
+)
+FEWEST_GRAINS = 12  # components that show them
 EXACT_PAIRS = 2**20  # whose products, of 16 bits, add without rounding
 TILES_HELD = 2**14  # of an image of which only some are wanted
 
 Floats: TypeAlias = NDArray[np.float64]
+_RED, _BLUE = (
+    1.402,
+    1.772,
+)  # of JPEG: how far a difference of color moves red and blue, and green the other way
+_COLUMNS = np.array([[1, 1, 1], [0, -0.114 * _BLUE / 0.587, _BLUE], [_RED, -0.299 * _RED / 0.587, 0]])
+JPEG_UNITS: Floats = np.array([1 / 0.6, *np.linalg.norm(_COLUMNS[1:], axis=1)])
+JPEG_COLORS: Floats = _COLUMNS.T / JPEG_UNITS
+"""Brightness and the two differences of color of JPEG, as columns about as long as 1."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -149,7 +163,12 @@ def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float | None) -> 
     some = some[:: -(-some.size // SUITED_VALUES) | 1]
     cosines = [_cosines(side) for side in basis.frame_shape[:2]]
     every = [basis, *(basis.in_modes((*cosines, colors)) for colors in _color_modes(some))]
-    return min(every, key=lambda one: _promised_bits(one, some, step))
+    bits = [_promised_bits(one, some, step) for one in every]
+    if basis.frame_shape == (8, 8, 3):
+        of_jpeg = basis.in_modes((*cosines, JPEG_COLORS))
+        if _promised_bits(of_jpeg, some, step, grains=True) < JPEG_WORTH * min(bits):
+            return of_jpeg
+    return every[int(np.argmin(bits))]
 
 
 def _color_modes(frames: Pixels) -> list[Floats]:
@@ -174,11 +193,22 @@ def _cosines(side: int) -> Floats:
     return np.asarray(waves, np.float64)
 
 
-def _promised_bits(basis: Rank1Basis, frames: Pixels, step: float) -> float:
-    """Bits of all values by how often each comes in its component, and the error at the price of bits."""
-    values = basis.project(frames) / step  # (n, M)
+def _promised_bits(basis: Rank1Basis, frames: Pixels, step: float, *, grains: bool = False) -> float:
+    """Bits of all values by how often each comes in its component, and the error at the price of bits.
+
+    With grains those of JPEG are steps in place of finer ones; without any, nothing is promised.
+    """
+    dual = tuple(np.linalg.inv(mode).T for mode in basis.modes)
+    values = replace(basis, modes=dual).project(frames) / step  # (n, M)
+    sizes = np.ones(basis.components)
+    if grains:
+        found = find_grains(values.T, JPEG_UNITS[basis.indices[:, 2]] / step)
+        if np.count_nonzero(found.sizes) < FEWEST_GRAINS:
+            return math.inf
+        sizes = replaced(sizes, found.for_steps(sizes))
+    values /= sizes
     whole = np.rint(values - 0.1 * np.sign(values))
-    error = float(((values - whole) ** 2).sum())
+    error = float((((values - whole) * sizes) ** 2).sum())
     at = np.arange(basis.components) * (2 * LARGE + 1) + LARGE
     counts = np.bincount((np.clip(whole, -LARGE, LARGE).astype(np.int64) + at).ravel())
     counts = counts[counts > 0]

@@ -113,13 +113,18 @@ class FixedBasis:
     coded: CodedForm | None = None
     mean_bits: int = 0
     source: str = ""  # the digest that the basis is known by, where that is not the one of these integers
+    oblique: bool = False  # its three colors are not at right angles to one another
     components: int = field(init=False)  # M, the number of coefficients per frame
     dtype: np.dtype[Any] = field(init=False)  # of the pixels
+    analysis_factors: tuple[Ints, ...] = field(init=False)  # whose products with a frame are coefficients
 
     def __post_init__(self) -> None:
         components = self.factors[0].shape[1] if self.indices is None else self.indices.shape[0]
         object.__setattr__(self, "components", int(components))
         object.__setattr__(self, "dtype", np.dtype(np.uint8 if self.depth == 8 else np.uint16))
+        *sides, colors = self.factors
+        duals = (*sides, _dual_of_three(colors, self.bits)) if self.oblique else self.factors
+        object.__setattr__(self, "analysis_factors", duals)
 
     @classmethod
     def from_modes(
@@ -138,7 +143,10 @@ class FixedBasis:
         factors = tuple(_integer_factor(mode, bits) for mode in modes)
         mean_bits = 0 if short else SCALE_BITS
         whole = _integer_mean(mean, mean_bits)
-        return cls(shape, depth, bits, factors, np.asarray(indices, np.int64), whole, mean_bits=mean_bits)
+        colors = np.asarray(modes[-1])
+        oblique = len(shape) == 3 == len(colors) and bool(abs(colors.T @ colors - np.eye(3)).max() > 1e-6)
+        indices = np.asarray(indices, np.int64)
+        return cls(shape, depth, bits, factors, indices, whole, mean_bits=mean_bits, oblique=oblique)
 
     @classmethod
     def from_dense(
@@ -177,7 +185,7 @@ class FixedBasis:
         if self.indices is None:
             # d_m = X_i U_im  (eq 4.1.2)
             return self._times(self._analysis.T, values, self.bits + have - SCALE_BITS)
-        for axis, factor in enumerate(self.factors):
+        for axis, factor in enumerate(self.analysis_factors):
             values = self._along(values, axis, factor.T, self.bits + have - SCALE_BITS)
             have = SCALE_BITS
         return values[self._flat_indices()]
@@ -260,6 +268,8 @@ class FixedBasis:
         }
         if self.source:
             meta["source"] = self.source
+        if self.oblique:
+            meta["oblique"] = True
         return meta if self.coded is None else {**meta, "coded": dict(self.coded.settings)}
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -307,8 +317,11 @@ class FixedBasis:
         except (KeyError, TypeError, ValueError) as error:
             raise FileRefused(f"basis is incomplete or malformed ({error})") from error
         if meta.get("coded") is None:
-            _check_orthonormal(factors, shape, bits, dense)
-            return cls(shape, depth, bits, factors, indices, mean, None, mean_bits, source)
+            oblique = bool(meta.get("oblique", False)) and not dense and shape[-1:] == (3,)
+            _check_orthonormal(factors[:-1] if oblique else factors, shape, bits, dense)
+            if oblique:
+                _check_colors(factors[-1], bits)
+            return cls(shape, depth, bits, factors, indices, mean, None, mean_bits, source, oblique)
         form = {k.removeprefix("coded_"): v for k, v in arrays.items() if k.startswith("coded_")}
         coded = CodedForm(dict(meta["coded"]), form)
         basis = cls(shape, depth, bits, factors, indices, mean, coded, mean_bits, source)
@@ -344,9 +357,33 @@ def _dual(matrix: Floats, bits: int) -> Floats:
     return _round_shift(matrix @ inverse, DUAL_BITS)
 
 
+def _dual_of_three(matrix: Ints, bits: int) -> Ints:
+    """The columns that give the coefficients of three columns: their cross products by their volume."""
+    a, b, c = (matrix[:, k].astype(object) for k in range(3))
+    volume = int(_cross(a, b) @ c)
+    found = [[(int(v) * (1 << 2 * bits) * 2 + volume) // (2 * volume) for v in _cross(x, y)]
+             for x, y in ((b, c), (c, a), (a, b))]  # fmt: skip
+    dual: Ints = np.array(found, np.int64).T
+    return dual
+
+
+def _cross(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """The product at right angles to both, in integers of any size."""
+    return np.array([a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))], object)
+
+
+def _check_colors(matrix: Ints, bits: int) -> None:
+    """Refuse three colors that are far from orthonormal: no coefficient is then much larger than a pixel."""
+    if matrix.shape != (3, 3):
+        raise FileRefused(f"basis has colors {matrix.shape}")
+    columns = matrix * 2.0**-bits
+    if not (np.abs(columns.T @ columns - np.eye(3)).max() <= 0.6 and abs(np.linalg.det(columns)) >= 0.5):
+        raise FileRefused("colors of the basis are far from orthonormal")
+
+
 def _check_orthonormal(factors: tuple[Ints, ...], shape: tuple[int, ...], bits: int, dense: bool) -> None:
     """Refuse columns that are not orthonormal to the precision of the integers."""
-    for side, factor in zip((math.prod(shape),) if dense else shape, factors, strict=True):
+    for side, factor in zip((math.prod(shape),) if dense else shape, factors, strict=False):
         if factor.ndim != 2 or factor.shape[0] != side or not 1 <= factor.shape[1] <= side:
             raise FileRefused(f"basis factor {factor.shape} does not fit a side of {side}")
         if not dense and factor.shape[1] != side:

@@ -1,0 +1,103 @@
+"""The steps of JPEG files, found in pictures and kept to."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from pictures import natural
+from PIL import Image
+
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.contexts import replaced
+from tpca_cli.codec.grains import find_grains
+from tpca_cli.encode.fit_design import JPEG_UNITS, Design, sample_basis
+from tpca_cli.errors import FileRefused
+from tpca_cli.framing import Framing
+from tpca_cli.sources.probe import Kind
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis, integer_basis
+
+FRAMING = Framing("tile", 8, 8, 3)
+
+
+def of_jpeg(quality: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """A picture that was a JPEG file, and its table of brightness (8, 8)."""
+    file = io.BytesIO()
+    rough = np.random.default_rng(seed).normal(0, 18, (128, 160, 3)).cumsum(axis=2) / 2
+    pixels = np.rint(natural(128, 160, seed=seed) / 4 + 90 + rough).clip(20, 235).astype(np.uint8)
+    Image.fromarray(pixels).save(file, "JPEG", quality=quality, subsampling=0)
+    image = Image.open(file)
+    return np.asarray(image), np.array(image.quantization[0]).reshape(8, 8)
+
+
+def basis_for(picture: np.ndarray, step: float) -> FixedBasis:
+    return integer_basis(sample_basis(Design("rank1", FRAMING), [picture], Kind("u1", 3), step), "u1")
+
+
+@pytest.mark.parametrize("quality", [60, 80])
+def test_the_table_of_a_jpeg_file_is_found(quality: int) -> None:
+    picture, table = of_jpeg(quality)
+    basis = basis_for(picture, 16.0)
+    assert basis.oblique
+    coder = Coder.train([picture], FRAMING, basis, 16.0, lapped=False)
+    assert coder.grains is not None and basis.indices is not None
+    found = 0
+    for (i, j, k), grain in zip(basis.indices, coder.grains, strict=True):
+        if k == 0 and grain:
+            assert grain == round(64 * table[i, j] * JPEG_UNITS[0])
+            found += 1
+    assert found > 20
+
+
+def test_grains_leave_less_error_in_fewer_bytes() -> None:
+    picture, _ = of_jpeg(70)
+    basis = basis_for(picture, 16.0)
+    coder = Coder.train([picture], FRAMING, basis, 16.0, lapped=False, effort=0)
+    plain = Coder.train([picture], FRAMING, basis, 16.0, lapped=False, effort=0)
+    object.__setattr__(plain, "grains", None)
+    with_them, without = coder.encode([picture]), plain.encode([picture])
+    price = [one.bits + float(one.sse.sum()) / (0.1 * 16**2) for one in (with_them, without)]
+    assert price[0] < 0.95 * price[1]
+
+
+def test_pictures_that_were_no_jpeg_have_none() -> None:
+    picture = natural(128, 160, seed=3)
+    assert not basis_for(picture, 16.0).oblique
+    values = np.random.default_rng(1).laplace(0, 30, (64, 600))
+    assert not find_grains(values, np.ones(64)).sizes.any()
+
+
+def test_steps_below_a_grain_become_it() -> None:
+    steps, grains = np.array([4.0, 11.0, 12.0, 40.0, 5.0]), np.array([8, 8, 8, 8, 0])
+    assert replaced(steps, grains).tolist() == [8, 8, 12, 40, 5]
+
+
+@pytest.mark.parametrize("step", [6.0, 20.0])
+def test_a_coder_with_grains_comes_back_from_its_arrays(step: float) -> None:
+    picture, _ = of_jpeg(70)
+    basis = basis_for(picture, step)
+    coder = Coder.train([picture], FRAMING, basis, step, lapped=False, tune="visual")
+    again = Coder.from_arrays(coder.meta, coder.to_arrays())
+    block = coder.encode([picture])
+    assert np.array_equal(again.decode(block.data, [picture.shape[:2]])[0], block.decoded[0])
+    arrays = coder.to_arrays()
+    with pytest.raises(FileRefused):
+        Coder.from_arrays(coder.meta, arrays | {"grains": arrays["grains"][:-1]})
+
+
+def test_oblique_colors_give_every_pixel_back() -> None:
+    picture, _ = of_jpeg(70)
+    basis = basis_for(picture, 16.0)
+    frames = FRAMING.split(picture)
+    assert np.abs(basis.reconstruct(basis.project(frames)).astype(int) - frames).max() <= 1
+    again = FixedBasis.from_arrays(basis.meta, basis.to_arrays())
+    assert again.oblique and np.array_equal(again.project(frames), basis.project(frames))
+    plain = {name: value for name, value in basis.meta.items() if name != "oblique"}
+    with pytest.raises(FileRefused, match="orthonormal"):
+        FixedBasis.from_arrays(plain, basis.to_arrays())
+    steep = basis.to_arrays()
+    steep["factor2"] = steep["factor2"].copy()
+    steep["factor2"][:, 1] = steep["factor2"][:, 0]
+    with pytest.raises(FileRefused, match="far from orthonormal"):
+        FixedBasis.from_arrays(basis.meta, steep)
