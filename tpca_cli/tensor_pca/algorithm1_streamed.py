@@ -32,15 +32,16 @@ from tpca_cli.tensor_pca.exact import Integers
 from tpca_cli.tensor_pca.fold import add, join
 from tpca_cli.tensor_pca.krylov import refine, solve_top
 
-SAMPLE = 1024  # frames that the coordinates are learned from
+SAMPLE = 512  # frames that the coordinates are learned from
 COORDINATES = 3  # rank-1 coordinates per wanted component that the start is computed in,
 LEAST = 512  # and at least so many, if there are: they cost next to nothing
+GUARD = 16  # components more than wanted, where two products are all: without iterations they do little
 SINGLE = 1e-5  # residuals below this need float64 products,
 WEAK = 1e-7  # and so do eigenvalues below this share of the largest
 NARROW = 1e-5  # coordinates weaker than this share of the strongest need a float64 start
 MANY = 8  # from one component for so many frames on, what is left is little, and one product more is due
 LITTLE = 1e-5  # of the total energy: where less is left over, all energies are measured in float64
-STRONG = 4  # times what is left over: components that hold no more together are measured well by float32
+STRONG = 8  # times what is left over: components that hold no more together are measured well by float32
 NOISE = 64  # eps^2 lambda_1 is what rounding makes of no energy; so many times that is energy
 
 
@@ -61,10 +62,12 @@ def solve_stream(
     """
     passes = _Passes(frames, progress)
     rank1 = passes.coordinates(center)
-    rank = max(1, min(prod(frames.frame_shape), frames.count - int(center)))
+    size = prod(frames.frame_shape)
+    rank = max(1, min(size, frames.count - int(center)))
     count = min(rank, 64 if components is None else components)
     while True:
-        moments, start = passes.start(rank1, guarded(count, prod(frames.frame_shape)))
+        block = min(size, count + GUARD) if tolerance is None else guarded(count, size)
+        moments, start = passes.start(rank1, block)
         mean = moments.mean() if center else None
         total = moments.total(center=center)
         values = start.energies

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.parallel import alone
+from tpca_cli.parallel import alone, side_by_side
 
 Array = npt.NDArray[np.float64]
+Result = TypeVar("Result")
 
-_ROWS = 1024  # rows that are rotated together
+_ROWS = 1024  # rows that are rotated together,
+_FEW = 4  # and blocks of them that are not worth threads of their own
 _INDEPENDENT = (
     1e-4  # columns with so much of their own: two rounds make them orthonormal without eigenvectors
 )
@@ -71,7 +75,7 @@ def orthonormalize(vectors: Array, rounds: int = 2) -> Array:
     forming W'W squares the condition number; the second time it is close to 1. Overwrites `vectors`.
     """
     for _ in range(rounds):
-        squares = vectors.T @ vectors
+        squares = _squares(vectors)
         if np.abs(squares - np.eye(len(squares))).max(initial=0.0) <= 1e-13:
             break  # they were orthonormal already
         norms = np.sqrt(np.diag(squares))
@@ -80,8 +84,22 @@ def orthonormalize(vectors: Array, rounds: int = 2) -> Array:
     return vectors
 
 
+def _squares(vectors: Array) -> Array:
+    """V'V."""
+    parts = by_rows(lambda rows: vectors[rows].T @ vectors[rows], len(vectors))
+    total: Array = next(parts, np.zeros((vectors.shape[1],) * 2))
+    for part in parts:
+        total += part
+    return total
+
+
 def _whitening(squares: Array) -> Array:
     """R with R' S R = 1 on the columns that are independent, for a symmetric S with ones on its diagonal."""
+    with alone() if len(squares) < _SMALL else nullcontext():
+        return _inverse_root(squares)
+
+
+def _inverse_root(squares: Array) -> Array:
     try:
         lower = np.linalg.cholesky(squares)  # a tenth of the time of all eigenvectors
         if np.diag(lower).min(initial=1.0) > _INDEPENDENT:
@@ -98,10 +116,19 @@ def _whitening(squares: Array) -> Array:
 def rotate(vectors: Array, rotation: Array) -> Array:
     """V R in the first columns of V, without a second V; R is square or narrower."""
     columns = rotation.shape[1]
-    for start in range(0, len(vectors), _ROWS):
-        part = slice(start, start + _ROWS)
-        vectors[part, :columns] = vectors[part] @ rotation
+
+    def turn(rows: slice) -> None:
+        vectors[rows, :columns] = vectors[rows] @ rotation
+
+    for _ in by_rows(turn, len(vectors)):
+        pass
     return vectors[:, :columns]
+
+
+def by_rows(function: Callable[[slice], Result], count: int) -> Iterator[Result]:
+    """The results of work on so many rows, a block at a time; side by side where there are many."""
+    parts = [slice(start, start + _ROWS) for start in range(0, count, _ROWS)]
+    return side_by_side(function, parts) if len(parts) > _FEW else map(function, parts)
 
 
 def solve_dense(matrix: npt.NDArray[np.floating], count: int | None = None) -> Eigenpairs:

@@ -16,13 +16,12 @@ from collections.abc import Callable
 import numpy as np
 
 from tpca_cli.errors import ConvergenceError
-from tpca_cli.tensor_pca.eigen import Array, Eigenpairs, fix_signs, orthonormalize, solve_dense
+from tpca_cli.tensor_pca.eigen import Array, Eigenpairs, by_rows, fix_signs, orthonormalize, solve_dense
 
 Product = Callable[[Array], Array]
 """V (L, m) -> A V (L, m)"""
 
-_COLUMNS = 64  # residuals computed together, and
-_ROWS = 1024  # rows turned together: no second Q is ever held
+_COLUMNS = 64  # residuals computed together; rows are turned a block at a time: no second Q is ever held
 
 
 def solve_top(
@@ -153,21 +152,26 @@ class _Space:
         """The `count` strongest pairs with their residuals; the space is used up."""
         values, y = self.ritz()
         values, y = values[:count], y[:, :count]
-        squares = np.zeros(len(values))
-        for start in range(0, len(self._q[0]), _ROWS):
-            rows = slice(start, start + _ROWS)
+
+        def turn(rows: slice) -> Array:
             u = _times([q[rows] for q in self._q], y)
             r = _times([aq[rows] for aq in self._aq], y) - u * values
-            squares += np.einsum("il,il->l", r, r)
             self._q[0][rows, : len(values)] = u  # in the place of what is no longer needed
+            squares: Array = np.einsum("il,il->l", r, r)
+            return squares
+
+        squares = sum(by_rows(turn, len(self._q[0])), np.zeros(len(values)))
         return Eigenpairs(values, fix_signs(self._q[0][:, : len(values)]), np.sqrt(squares))
 
 
 def _turn(blocks: list[Array], y: Array) -> Array:
     """u = Q y in place of the first block of Q, (L, columns of y); the other blocks are gone."""
-    for start in range(0, len(blocks[0]), _ROWS):
-        rows = slice(start, start + _ROWS)
+
+    def turn(rows: slice) -> None:
         blocks[0][rows, : y.shape[1]] = _times([block[rows] for block in blocks], y)
+
+    for _ in by_rows(turn, len(blocks[0])):
+        pass
     blocks[:] = [blocks[0][:, : y.shape[1]]]
     return blocks[0]
 
