@@ -71,7 +71,10 @@ def _in_threads(
             while waiting and (len(waiting) >= limit or load + heavy > budget > 0):
                 load -= waiting[0][1]
                 yield waiting.popleft()[0].result()  # no name: the consumer alone decides how long it lives
-            waiting.append((pool.submit(function, item), heavy))
+            try:
+                waiting.append((pool.submit(function, item), heavy))
+            except RuntimeError as error:  # the system has no room for another
+                raise MemoryError(f"work needs threads: {error}") from error
             load += heavy
         while waiting:
             yield waiting.popleft()[0].result()

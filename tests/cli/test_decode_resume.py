@@ -12,6 +12,7 @@ import pytest
 from command import tpca
 from pictures import folder, natural, save
 
+from tpca_cli.decode import run
 from tpca_cli.store import files
 
 
@@ -32,7 +33,10 @@ def content(root) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def test_a_stopped_run_goes_on(archive, tmp_path) -> None:
+@pytest.mark.parametrize("large", [1, run.LARGE])
+def test_a_stopped_run_goes_on(archive, tmp_path, monkeypatch, large) -> None:
+    """Files are written a few at a time, large ones alone."""
+    monkeypatch.setattr(run, "LARGE", large)
     whole, out = tmp_path / "whole", tmp_path / "out"
     tpca("decode", archive, "-o", whole)
     shutil.copytree(whole, out)
@@ -79,9 +83,13 @@ def test_files_and_folders_are_synced(archive, tmp_path) -> None:
     subprocess.run([str(part) for part in command], check=True, env=os.environ, capture_output=True)
     lines = log.read_text().splitlines()
     names = [at for at, line in enumerate(lines) if re.search(r"linkat\(|rename", line)]
-    synced = [at for at, line in enumerate(lines) if re.search(r"fsync\(\d+<[^>]*\.tmp>", line)]
-    assert len(names) == len(synced) == 7
-    assert all(sum(at < name for at in synced) > rank for rank, name in enumerate(names))
+    # a thread does one after the other: by number of the thread and name of the temporary
+    synced = re.compile(r"(\d+) +fsync\(\d+<[^>]*/([^/>]*\.tmp)>")
+    done = {found.groups(): at for at, line in enumerate(lines) if (found := synced.match(line))}
+    assert len(names) == len(done) == 7
+    for at in names:
+        named = re.match(r"(\d+) .*?\"([^\"]*\.tmp)\"", lines[at])
+        assert named is not None and done[named[1], named[2]] < at
     for place in (tmp_path, tmp_path / "out", tmp_path / "out" / "sub", tmp_path / "out" / "sub" / "deep"):
         last = max(
             (at for at, line in enumerate(lines) if f"<{place}>" in line and "fsync(" in line), default=-1

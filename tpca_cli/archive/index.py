@@ -125,11 +125,9 @@ class Index:
 
     def blocks_of(self, image: int) -> range:
         """The block that holds an image, or the consecutive blocks of its bands."""
-        start = int(np.searchsorted(self.blocks["first"], image, side="right")) - 1
-        first = int(self.blocks["first"][start])
-        start = int(np.searchsorted(self.blocks["first"], first, side="left"))
-        stop = int(np.searchsorted(self.blocks["first"], first, side="right"))
-        return range(start, stop)
+        firsts = self.blocks["first"]
+        stop = int(firsts.searchsorted(image, "right"))
+        return range(int(firsts.searchsorted(firsts[stop - 1])), stop)
 
     def block_shapes(self, block: int) -> list[tuple[int, int]]:
         """The shapes that the coder needs to decode a block."""

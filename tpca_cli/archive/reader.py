@@ -87,7 +87,7 @@ class Archive:
             self._check_description()
             self._load()
             if self._ready:
-                self._prepare()
+                self._make_ready()
         except BaseException as error:
             self.close()
             where = printable(self.path)
@@ -139,11 +139,23 @@ class Archive:
     def _stored(self) -> int:
         return sum(self._file.stored.values())
 
-    def _prepare(self) -> None:
-        import tpca_cli.images  # noqa: F401
-        from tpca_cli.codec.kernel_job import prepare
+    def prepare(self) -> None:
+        """Compile what its groups need: processes that are forked later inherit it."""
+        exact_groups = [group for number, group in enumerate(self.groups) if self.is_exact(number)]
+        if exact_groups:
+            from tpca_cli.archive import exact  # late: few archives have such groups
 
-        prepare()
+            for group in exact_groups:
+                exact.coder(group).prepare()
+        if len(exact_groups) < len(self.groups):
+            from tpca_cli.codec.kernel_job import prepare
+
+            prepare()
+
+    def _make_ready(self) -> None:
+        import tpca_cli.images  # noqa: F401
+
+        self.prepare()
         for number, group in enumerate(self.groups[:FIRST_GROUPS]):
             if group.basis is not None:
                 _ = self.coder(number).model  # made on first use

@@ -17,7 +17,6 @@ from typing import Any
 
 from tpca_cli import store
 from tpca_cli.archive.reader import Archive
-from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.decode.plan import Target, plan
 from tpca_cli.decode.run import OneFile, file_of, selected
 from tpca_cli.errors import OutputExists, StorageError, TpcaError, UsageError, printable
@@ -78,7 +77,7 @@ def export(request: ExportRequest, archive: Archive, progress: Progress | None =
     labels = [_label(archive.names_bytes[target.position]) for target in targets]
     result.classes = sorted(set(labels))
     numbers = {label: number for number, label in enumerate(result.classes)}
-    prepare()
+    archive.prepare()
     shard: list[_Row] = []
     size = 0
     for number, (target, file) in enumerate(_files(request, archive, targets)):

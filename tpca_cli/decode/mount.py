@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from tpca_cli.archive.reader import Archive
-from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.decode.plan import AS_FILE, Target, plan
 from tpca_cli.decode.run import file_of, selected
 from tpca_cli.errors import OutputExists, StorageError, TpcaError, UsageError, printable
@@ -148,7 +147,7 @@ class ImageTree:
         chosen, _ = selected(archive, select)
         targets = plan(archive, chosen, format)
         check_names([target.name for target in targets])
-        prepare()
+        archive.prepare()
         self.images = len(targets)
         self._root = _Folder()
         for target in targets:

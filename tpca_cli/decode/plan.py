@@ -62,6 +62,10 @@ class Restorable(Protocol):
         """Whether an image was archived exactly, or within a stated error."""
         ...
 
+    def prepare(self) -> None:
+        """Compile what decoding takes: processes that are forked later inherit it."""
+        ...
+
 
 @dataclass(frozen=True)
 class Image:

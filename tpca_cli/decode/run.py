@@ -1,29 +1,34 @@
 """From an archive back to a folder: every image under its name, with its mode, time and metadata.
 
-Blocks are decoded side by side and written as they come; memory holds a few blocks. Names and formats are
-settled before the first file is written (`plan`). Each file is read back before it gets its name. With
-`salvage`, damaged blocks cost only their own images; with `resume`, files that are there already and are
-exactly what would be written are left alone.
+Blocks are decoded side by side and written as they come, a few small files at a time: each waits for the
+disk, is read back, and only then gets its name. Memory holds a few blocks. Names and formats are settled
+before the first file is written (`plan`). With `salvage`, damaged blocks cost only their own images; with
+`resume`, files that are there already and are exactly what would be written are left alone.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpca_cli import images, store
-from tpca_cli.codec.kernel_job import prepare
 from tpca_cli.decode.plan import AS_FILE, Restorable, Target, extras_of, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.memory import DEFAULT_MEMORY, Room, writing_bytes
 from tpca_cli.names import check_names, folders_of, matching
-from tpca_cli.parallel import busy_map
+from tpca_cli.parallel import busy_map, ordered_map
 
+WRITERS = 4
+"""Files of a worker that are on their way to the disk while it goes on: it mostly waits for each."""
+LARGE = 1 << 20
+"""Bytes of a file that is written before the next is decoded: memory has room for few of these."""
+RUN, SHARE = 16, 16
+"""Blocks that are decoded in one go, unless each worker then had less than so many of these."""
 TOO_COARSE = "a JPEG would add more error than the archive has: it is a PNG"
 
 
@@ -85,24 +90,25 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
         blocks.setdefault(first, []).append(target)
 
     room = Room.within(request.memory, request.workers)
-    weights = {id(work): max(map(_weight, work)) for work in blocks.values()}
-    _check_memory(archive, blocks.values(), weights, room)
+    works = _runs(list(blocks.values()), room.workers)
+    weights = {id(work): max(map(_weight, work)) for work in works}
+    _check_memory(archive, targets, room)
 
     def restore(work: list[Target]) -> Decoded:
         return _restore(archive, work, request, room.helpers(weights[id(work)]))
 
-    prepare()
+    archive.prepare()
     if len(blocks) == 1:  # of one large image, the workers share the bands
         archive.workers = request.workers
     result, done = Decoded(unknown=unknown), 0
     parts = busy_map(
         restore,
-        list(blocks.values()),
+        works,
         room.workers,
         weight=lambda work: weights[id(work)],
         budget=room.size,
     )
-    for work, part in zip(blocks.values(), parts, strict=True):
+    for work, part in zip(works, parts, strict=True):
         result.add(part)
         done += len(work)
         if progress:
@@ -113,6 +119,13 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     return result
 
 
+def _runs(blocks: Sequence[list[Target]], workers: int) -> list[list[Target]]:
+    """The images of some blocks each: files are written while the next block is decoded."""
+    size = max(1, min(RUN, len(blocks) // (SHARE * workers)))
+    runs = (blocks[at : at + size] for at in range(0, len(blocks), size))
+    return [[target for block in run for target in block] for run in runs]
+
+
 def _weight(target: Target) -> int:
     """Bytes that writing an image takes."""
     image = target.image
@@ -120,24 +133,57 @@ def _weight(target: Target) -> int:
     return writing_bytes(image.height * image.width, channels, int(DTYPES[image.mode][1]))
 
 
-def _check_memory(
-    archive: Restorable, works: Iterable[Sequence[Target]], weights: Mapping[int, int], room: Room
-) -> None:
+def _check_memory(archive: Restorable, targets: Sequence[Target], room: Room) -> None:
     """Refuse, before anything is written, what would take more memory than there is."""
-    heaviest = max(works, key=lambda work: weights[id(work)], default=None)
-    if heaviest is not None and weights[id(heaviest)] > room.most:
-        name = printable(archive.names_bytes[heaviest[0].position])
+    heaviest = max(targets, key=_weight, default=None)
+    if heaviest is not None and (weight := _weight(heaviest)) > room.most:
+        name = printable(archive.names_bytes[heaviest.position])
         raise UsageError(
-            f"{name} takes about {weights[id(heaviest)] >> 20} MB to write, and --memory leaves "
-            f"{room.most >> 20} MB for images: raise --memory, or leave it out by --select"
+            f"{name} takes about {weight >> 20} MB to write, and --memory leaves {room.most >> 20} MB for "
+            "images: raise --memory, or leave it out by --select"
         )
 
 
 def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, threads: int = 1) -> Decoded:
-    """The images of one block (or the bands of one image), written to the output."""
-    index, result = archive.index, Decoded()
+    """The images of a few blocks (or the bands of one image), written to the output."""
+    result = Decoded()
+
+    def write(file: tuple[Target, bytes, bytes]) -> bool:
+        """Write a file, unless it was there: whether it was."""
+        target, path, data = file
+        if request.resume and store.holds(request.output, path, data):
+            return True
+        bits = target.image.mode_bits
+        store.write_file(
+            path,
+            data,
+            force=request.force,
+            mtime_ns=int(archive.index.images["mtime"][target.image.number]) * 1000,
+            mode=None if bits is None else bits & 0o777,
+            durable=True,
+            root=request.output,
+        )
+        return False
+
+    def small() -> Iterator[tuple[Target, bytes, bytes]]:
+        for file in _files(archive, work, request, threads, result):
+            if len(file[2]) < LARGE:
+                yield file
+            else:
+                result.found += write(file)
+
+    found = sum(ordered_map(write, small(), WRITERS))  # meanwhile the result counts large ones
+    result.found += found
+    return result
+
+
+def _files(
+    archive: Restorable, work: list[Target], request: DecodeRequest, threads: int, result: Decoded
+) -> Iterator[tuple[Target, bytes, bytes]]:
+    """The images with the names and contents of their files, counted in the result."""
+    images_of, names = archive.index.images, archive.names_bytes
     for target in work:
-        image, name = target.image.number, archive.names_bytes[target.position]
+        image, name = target.image.number, names[target.position]
         try:
             path, data, converted = _content(archive, target, request.components, threads)
         except FileRefused as error:
@@ -145,30 +191,17 @@ def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, th
                 raise
             result.lost.append((name, str(error)))
             continue
-        if request.resume and store.holds(request.output, path, data):
-            result.found += 1
-        else:
-            bits = target.image.mode_bits
-            store.write_file(
-                path,
-                data,
-                force=request.force,
-                mtime_ns=int(index.images["mtime"][image]) * 1000,
-                mode=None if bits is None else bits & 0o777,
-                durable=True,
-                root=request.output,
-            )
         result.images += 1
         if archive.came_exactly(target.position):
-            digest = index.images["digest"][image].tobytes()
+            digest = images_of["digest"][image].tobytes()
             identical = images.source_digest(data, len(digest)) == digest
             result.identical += identical
-            result.same_pixels += not identical and not int(index.images["error"][image])
+            result.same_pixels += not identical and not int(images_of["error"][image])
         result.written_bytes += len(data)
-        result.source_bytes += int(index.images["source_size"][image])
+        result.source_bytes += int(images_of["source_size"][image])
         result.converted += [(name, converted)] if converted else []
         result.left_out += [(name, target.left_out)] if target.left_out else []
-    return result
+        yield target, path, data
 
 
 def _content(
@@ -232,7 +265,7 @@ def one_file(archive: Restorable, name: str, format: str | None, components: int
         )
     position = archive.names_bytes.index(wanted)
     (target,) = plan(archive, [position], format)
-    prepare()
+    archive.prepare()
     return file_of(archive, target, components)
 
 

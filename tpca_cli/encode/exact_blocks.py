@@ -16,7 +16,6 @@ from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, Job, bands_of
 from tpca_cli.encode.code_blocks import Coded, Task, weight_of
 from tpca_cli.errors import ImageRefused, StorageError
-from tpca_cli.exact import coders
 from tpca_cli.exact.coders import TILE, ExactCoder, FileCoder, JpegCoder, PixelCoder
 from tpca_cli.formats import EXTENSIONS, FILE, sniff
 from tpca_cli.interfaces import Pixels
@@ -32,6 +31,7 @@ DENSE = 0.35
 """Of the raw pixels: a file below this may be smaller than what its pixels take, and is tried by itself."""
 FILE_BYTES_PER_PIXEL = 4
 """A file that has more counts for more than its pixels when blocks are packed."""
+JPEG_ENDINGS = tuple(ending for ending, kind in EXTENSIONS.items() if kind == "JPEG")
 NOT_REBUILT = "its coefficients do not give the same bytes"
 
 
@@ -73,7 +73,9 @@ class ExactPlan:
 
     def prepare(self) -> None:
         """Compile what is needed, before processes are forked."""
-        coders.prepare()
+        self.jpeg.prepare()
+        if not all(member.ref.name.lower().endswith(JPEG_ENDINGS) for member in self.members):
+            self.pixels.prepare()
 
 
 @dataclass

@@ -78,6 +78,10 @@ class JpegCoder:
             parts = self._apart(files, taken)
         return b"", taken
 
+    def prepare(self) -> None:
+        """Compile the kernel now: processes that are forked later inherit it."""
+        jpeg.MODELS[self.model][1].instance()
+
     def _apart(self, files: Sequence[bytes], taken: Sequence[bool]) -> jpeg.Parts:
         return jpeg.take_apart([data for data, good in zip(files, taken, strict=True) if good], self.model)
 
@@ -122,6 +126,9 @@ class FileCoder:
 
     method = "files"
 
+    def prepare(self) -> None:
+        """Nothing has to be compiled."""
+
     def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
         """A block of all files."""
         lengths = b"".join(len(data).to_bytes(NUMBER, "little") for data in files)
@@ -155,6 +162,10 @@ class PixelCoder:
     tolerance: int = 0
     model: int = MODEL
     method = "pixels"
+
+    def prepare(self) -> None:
+        """Compile the kernel now: processes that are forked later inherit it."""
+        pixels.MODELS[self.model][1].instance()
 
     def encode(self, pictures: Sequence[Pixels]) -> tuple[bytes, list[Pixels]]:
         """A block, and the pictures that a reader will get."""
@@ -204,12 +215,6 @@ def _values(table: bytes, peak: int) -> NDArray[np.uint16]:
 
 ExactCoder: TypeAlias = JpegCoder | FileCoder | PixelCoder
 METHODS = ("jpeg", "files", "pixels")
-
-
-def prepare() -> None:
-    """Compile the kernels now: processes that are forked later inherit them."""
-    jpeg.JPEG.instance()
-    pixels.PIXELS.instance()
 
 
 def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ExactCoder:

@@ -348,6 +348,9 @@ class Scores:
         """Whether the source file can be had: it cannot."""
         return False
 
+    def prepare(self) -> None:
+        """Nothing is compiled for products."""
+
     def came_exactly(self, position: int) -> bool:
         """Whether an image comes back exactly: none does."""
         return False
