@@ -52,6 +52,7 @@ STRUCT_CODES = {"u32": "I", "i32": "i", "i64": "q", "double": "d"}
 SPARE = 4
 """Instances that are kept for threads to come, of all kernels together."""
 
+_LIBRARY = ctypes.CDLL(None)
 _local = threading.local()
 _spare: deque[tuple[str, WasmInstance]] = deque(maxlen=SPARE)
 
@@ -173,6 +174,20 @@ class Kernel:
             instances[self.program] = lease.instance
             _local.__dict__.setdefault(" leases", []).append(lease)
         return instances[self.program]
+
+    def renew(self) -> None:
+        """Let this thread's instances go and make one that has no memory yet, before processes are forked.
+
+        They inherit it instead of compiling their own, and nothing that was only needed before: what has been
+        freed goes back to the system.
+        """
+        for lease in _local.__dict__.pop(" leases", []):
+            del lease.instance
+        _local.__dict__.clear()
+        _spare.clear()
+        if hasattr(_LIBRARY, "malloc_trim"):
+            _LIBRARY.malloc_trim(0)
+        self.instance()
 
     def lay_out(self, values: Values) -> Layout:
         """Where the arrays of a job lie, and its struct. Every field needs a value; 0 stands for no array."""

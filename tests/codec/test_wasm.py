@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import sys
 import threading
+import weakref
 from pathlib import Path
 from types import ModuleType
 
@@ -116,3 +117,29 @@ def test_a_thread_leaves_its_instance_to_the_next() -> None:
         thread.start()
         thread.join()
     assert found[0] is found[1] is not kernel.instance()
+
+
+def test_an_array_is_copied_again_unless_it_cannot_have_changed() -> None:
+    kernel = kernel_job.KERNEL
+    fixed = kernel.typed({"phases": np.arange(5)})["phases"]
+    for first, changed in [(fixed, fixed), (np.arange(5, dtype=np.int32), fixed + 1), (fixed, fixed * 2)]:
+        Job.of(kernel, block_values(phases=first))
+        if first is not changed and first.flags.writeable:
+            first += 1  # in place: the same array with other numbers
+        job = Job.of(kernel, block_values(phases=first if first.flags.writeable else changed))
+        np.testing.assert_array_equal(job["phases"], changed)
+    Job.of(kernel, block_values(phases=fixed))
+    assert kernel.instance().held["phases"][1] is fixed
+    Job.of(kernel, block_values(regions=np.zeros(3, kernel.dtypes["regions"]), phases=fixed))  # elsewhere
+    np.testing.assert_array_equal(Job.of(kernel, block_values(phases=fixed))["phases"], fixed)
+
+
+def test_an_instance_made_anew_leaves_the_memory_of_earlier_jobs() -> None:
+    kernel = kernel_job.KERNEL
+    kernel.instance().memory(1 << 26)
+    old = weakref.ref(kernel.instance())
+    kernel_job.prepare()
+    assert kernel.instance() is old()
+    kernel_job.prepare(anew=True)
+    assert old() is None
+    assert len(kernel.instance().memory(0)) < 1 << 23

@@ -207,9 +207,12 @@ KERNEL = Kernel("codec/kernel/walk.wasm", BLOCK_FIELDS + PICTURE_FIELDS, RECORDS
 NO_PICTURES: Values = {field.name: 0 for field in PICTURE_FIELDS}
 
 
-def prepare() -> None:
-    """Compile now: processes that are forked later inherit the instance instead of making their own."""
-    KERNEL.instance()
+def prepare(anew: bool = False) -> None:
+    """Compile now: processes that are forked later inherit the instance instead of making their own.
+
+    An instance made anew does not have the memory that jobs took so far, which all of them would share.
+    """
+    (KERNEL.renew if anew else KERNEL.instance)()
 
 
 def run(job: Job) -> None:

@@ -72,7 +72,7 @@ class GroupPlan:
 
     def prepare(self) -> None:
         """Compile what is needed, before processes are forked."""
-        prepare()
+        prepare(anew=True)
 
 
 class Plan(Protocol):
