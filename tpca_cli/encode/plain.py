@@ -113,8 +113,7 @@ def project_run(plan: PlainPlan, run: range, reading: Reading) -> Projected:
         entries.append(_entry(member, picture))
     if not entries:
         return Projected((), b"", tuple(skipped))
-    whole = frames[0] if len(frames) == 1 else np.concatenate(frames)
-    data = coefficients_of(plan.basis, whole, plan.dtype).tobytes()
+    data = coefficients_of(plan.basis, frames, plan.dtype).tobytes()
     return Projected(tuple(entries), data, tuple(skipped))
 
 
@@ -421,7 +420,7 @@ def encode_plain_items(request: PlainRequest, progress: Progress | None = None) 
             done += len(block)
             if progress is not None:
                 progress("projecting", done, len(entries))
-            yield coefficients_of(of.basis, np.asarray(block), dtype)
+            yield coefficients_of(of.basis, [np.asarray(block)], dtype)
 
     with threadpool_limits(1, user_api="blas"):
         write_scores(request.output, index, rows(), of, dtype, compress=request.compress, force=request.force)

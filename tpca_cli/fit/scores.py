@@ -49,7 +49,7 @@ def write_fitted_scores(
     def rows() -> Iterator[Block]:
         done = 0
         for block in by_run(frames.blocks(max(lengths)), lengths):
-            yield coefficients_of(of.basis, block, DTYPES[dtype])
+            yield coefficients_of(of.basis, [block], DTYPES[dtype])
             done += len(block)
             if progress is not None:
                 progress("projecting", done, frames.count)

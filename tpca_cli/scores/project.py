@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tpca_cli.frames.arrays import regroup
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Block
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
@@ -36,17 +37,25 @@ def runs_of(counts: Sequence[int], framing: Framing) -> list[range]:
     return [*found, range(first, len(counts))] if counts else found
 
 
-def coefficients_of(basis: TensorBasis, frames: Block, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """d_nl = X_in U_il (eq 4.1.2) of the frames of a run, (n, M)."""
-    size = prod(basis.frame_shape)
-    rows = max(1, PRODUCT_VALUES // size)
-    out = np.empty((len(frames), basis.components), dtype)
-    for start in range(0, len(frames), rows):
-        block = frames[start : start + rows]
-        if isinstance(basis, Rank1Basis):
+def coefficients_of(basis: TensorBasis, parts: Sequence[Block], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """d_nl = X_in U_il (eq 4.1.2) of the frames of a run, (n, M); they may come in any parts."""
+    size, count = prod(basis.frame_shape), sum(map(len, parts))
+    rows = max(1, min(count, PRODUCT_VALUES // size))
+    out = np.empty((count, basis.components), dtype)
+    if isinstance(basis, Rank1Basis):
+        for start, block in zip(range(0, count, rows), regroup(parts, rows), strict=True):
             out[start : start + rows] = basis.project(block)
-        else:
-            out[start : start + rows] = basis.project(block, _floats(len(block), size))
+        return out
+    room, have, done = _floats(rows, size), 0, 0
+    for part in parts:
+        flat = part.reshape(len(part), size)
+        while len(flat):
+            piece, flat = flat[: rows - have], flat[rows - have :]
+            room[have : have + len(piece)] = piece
+            have += len(piece)
+            if have == rows or done + have == count:
+                out[done : done + have] = basis.project_rows(room[:have])
+                have, done = 0, done + have
     return out
 
 

@@ -60,12 +60,12 @@ class DenseBasis:
             residuals=self.residuals[:components],
         )
 
-    def project(self, frames: npt.NDArray[np.generic], room: Array | None = None) -> Array:
-        """d_nl = X_in U_il  (eq 4.1.2); `room` (n or more, L) is overwritten with the frames in float64."""
-        if room is None:
-            room = np.empty((len(frames), prod(self.frame_shape)))
-        rows = room[: len(frames)]  # (n, L)
-        rows[...] = frames.reshape(rows.shape)
+    def project(self, frames: npt.NDArray[np.generic]) -> Array:
+        """d_nl = X_in U_il  (eq 4.1.2)."""
+        return self.project_rows(frames.reshape(len(frames), prod(self.frame_shape)).astype(np.float64))
+
+    def project_rows(self, rows: Array) -> Array:
+        """The same of frames as rows (n, L), which may be overwritten."""
         if self.mean is not None:
             rows -= self.mean.reshape(-1)
         return rows @ self.matrix  # (n, M)
