@@ -11,6 +11,8 @@
 #define INLINE static inline __attribute__((always_inline))
 // Where an address is taken anew: what lies beside it is then reached by an offset, without a sum of its own.
 #define FROM(pointer) __asm__("" : "+r"(pointer))
+// An arm of a branch that the processor shall guess, not wait for.
+#define GUESSED __asm__ volatile("")
 // What is busiest must not share them with what is not.
 #define APART static __attribute__((noinline))
 
@@ -135,14 +137,16 @@ INLINE i32 mixed(i32 *logits, i32 given, Counter *const *counters, i32 count, co
         logits[k] = stretch(chance(*counters[k - 1]));
         sum += (i64)logits[k] * weights[k];
     }
-    return careful[place_of(sum >> 16)];
+    u64 at = (sum >> 16) + STEEPEST;
+    if (at > 2 * STEEPEST) {  // rarely
+        GUESSED;
+        at = (i64)at < 0 ? 0 : 2 * STEEPEST;
+    }
+    return careful[at];
 }
 
 // How fast weights learn: errors are divided by 2 to this power.
 INLINE i32 slowness(i32 rich) { return rich ? 14 : 15; }
-
-// The arms of a bit: which one it is shall be guessed, not waited for.
-#define GUESSED __asm__ volatile("")
 
 // What a bit teaches the weights and the counters.
 INLINE void settle(i32 bit, i32 p, const i32 *logits, Counter *const *counters, i32 count, i32 *weights, i32 slow) {
