@@ -149,6 +149,17 @@ def test_growth_is_refused(tmp_path) -> None:
     tpca("encode", source, "-o", tmp_path / "a.h5", "--psnr", 60, "--force")
 
 
+def test_where_jpeg_files_would_be_smaller_exactly_that_is_said(tmp_path) -> None:
+    rough = np.random.default_rng(2).integers(0, 120, (3, 96, 96, 3)).astype(np.uint8)
+    for number, pixels in enumerate(rough):
+        save(tmp_path / "in" / f"{number}.jpg", pixels, quality=80)
+    fine, coarse = (
+        tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--force", "--psnr", wanted, code=None).err
+        for wanted in (46, 20)
+    )
+    assert "--exact" in fine and "--exact" not in coarse
+
+
 def test_the_plan_writes_nothing(photos, tmp_path) -> None:
     facts = tpca("encode", photos, "-o", tmp_path / "a.h5", "--dry-run", "--json").json
     assert facts["images"] == 14 and list(tmp_path.iterdir()) == []

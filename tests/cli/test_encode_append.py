@@ -380,3 +380,16 @@ def test_an_archive_of_version_1_keeps_its_range(tmp_path) -> None:
     assert {group["peak"] for group in facts["groups"]} == {65535} and facts["images"] == before["images"] + 1
     refit = append(tmp_path, "--refit", "--force", code=None).json
     assert refit["format_version"] == 1 and refit["appended"]["unchanged"] == 1
+
+
+def test_an_archive_of_version_1_gets_no_colors_of_jpeg(tmp_path) -> None:
+    """It has no word for them either."""
+    home = Path(__file__).resolve().parent.parent / "golden" / "v1"
+    shutil.copy2(home / "depth16.h5", tmp_path / "a.h5")
+    rough = np.random.default_rng(2).integers(60, 180, (96, 128, 3)).astype(np.uint8)
+    save(tmp_path / "in" / "new.jpg", rough, quality=80)
+    facts = append(tmp_path, "--force", code=None).json
+    assert facts["format_version"] == 1 and facts["appended"]["added"] == 1
+    assert pixels(tmp_path / "a.h5")[b"new.jpg"].shape == rough.shape
+    with Archive(tmp_path / "a.h5") as archive:
+        assert not any(archive.coder(group).basis.oblique for group in range(len(archive.groups)))

@@ -300,11 +300,13 @@ def draft_fitted(
     step: float,
     fit: Callable[..., FittedGroup],
     progress: Progress | None = None,
+    *,
+    first_version: bool = False,
 ) -> tuple[GroupDraft | None, list[Skipped]]:
     """A group with a basis of its own: choose the design on a sample, and fit it.
 
     The few numbers of a rank-1 basis are known from part of the pixels; a dense one is fitted to all. The
-    step counts for samples up to 255.
+    step counts for samples up to 255. The first version of the format knows no colors of JPEG.
     """
     seen = target.kind == "quality"  # people see whole images, or as much as they look at together
     sample = take_sample(members, kind, reading, windows=method != "subspace" and not seen, seen_area=seen)
@@ -317,7 +319,7 @@ def draft_fitted(
     design = choose_design(options, pictures, kind, step * scope.unit, scale)
     kept, skipped, spread = list(members), list[Skipped](), list[Pixels]()
     coded_at = None  # the first components hold the most: asked for are only these
-    if target.components is None:
+    if target.components is None and not first_version:
         coded_at = step * scope.unit * (USUAL_FACTOR if target.visual else 1.0)
     if design.method == "subspace":
         basis, kept, skipped = fit_spanned(design, members, kind, reading, target.components)
