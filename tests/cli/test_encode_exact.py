@@ -288,6 +288,15 @@ def test_workers_do_not_change_a_byte(tmp_path, made):
     assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "2.h5").read_bytes()
 
 
+def test_jobs_of_several_blocks_do_not_change_a_byte(tmp_path, made, monkeypatch):
+    root, _ = made
+    monkeypatch.setattr(exact_blocks, "BLOCK_PIXELS", 1 << 11)
+    for jobs in (1, 1000):
+        monkeypatch.setattr(exact_blocks, "JOBS", jobs)
+        tpca("encode", root / "in", "-o", tmp_path / f"{jobs}.h5", "--exact", "--workers", 2)
+    assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "1000.h5").read_bytes()
+
+
 def test_options_that_change_images_are_refused(tmp_path):
     save(tmp_path / "in" / "a.png", natural())
     for option in (("--size", "8x8"), ("--tile", 8), ("--method", "rank1"), ("--strip-metadata",)):

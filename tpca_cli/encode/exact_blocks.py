@@ -32,6 +32,8 @@ DENSE = 0.35
 FILE_BYTES_PER_PIXEL = 4
 """A file that has more counts for more than its pixels when blocks are packed."""
 JPEG_ENDINGS = tuple(ending for ending, kind in EXTENSIONS.items() if kind == "JPEG")
+JOB_BLOCKS, JOBS = 8, 64
+"""Blocks of a job, unless there were fewer than so many jobs."""
 NOT_REBUILT = "its coefficients do not give the same bytes"
 
 
@@ -52,20 +54,27 @@ class ExactPlan:
         return self.jpeg, self.pixels, self.files
 
     def jobs(self) -> list[Job]:
-        """The images in order, up to `BLOCK_PIXELS` together or one larger one."""
-        jobs: list[Job] = []
-        first, pixels = 0, 0
-        for position, member in enumerate(self.members):
+        """The images in order, those of a few blocks each: what is kept of a job is written once for it."""
+        blocks = self.blocks(Job(0, len(self.members)))
+        size = max(1, min(JOB_BLOCKS, len(blocks) // JOBS))
+        runs = (blocks[at : at + size] for at in range(0, len(blocks), size))
+        return [Job(run[0].first, sum(block.count for block in run)) for run in runs]
+
+    def blocks(self, job: Job) -> list[Job]:
+        """The images of a job in order, up to `BLOCK_PIXELS` together or one larger one."""
+        blocks: list[Job] = []
+        first, pixels, stop = job.first, 0, job.first + job.count
+        for position, member in enumerate(self.members[first:stop], first):
             area = max(member.height * member.width, member.ref.size // FILE_BYTES_PER_PIXEL)
             if position > first and pixels + area > BLOCK_PIXELS:
-                jobs.append(Job(first, position - first))
+                blocks.append(Job(first, position - first))
                 first, pixels = position, 0
             pixels += area
-        return [*jobs, Job(first, len(self.members) - first)] if self.members else jobs
+        return [*blocks, Job(first, stop - first)] if job.count else blocks
 
     def weight(self, job: Job) -> int:
-        """Bytes that a job takes while it is coded."""
-        return HELD * weight_of(self.members, job)
+        """Bytes that a job takes while it is coded, one block after another."""
+        return HELD * max(weight_of(self.members, block) for block in self.blocks(job))
 
     def code(self, task: Task, reading: Reading, helpers: int = 1) -> Coded:
         """The blocks of a job."""
@@ -112,34 +121,38 @@ class _Item:
 
 
 def code_exact_job(plan: ExactPlan, job: Job, reading: Reading) -> Coded:
-    """The files of a job in up to three kinds of blocks, each decoded again and compared."""
+    """The files of a job in blocks, each decoded again and compared."""
+    done = _Blocks()
+    for block in plan.blocks(job):
+        _code_block(plan, block, reading, done)
+    return Coded(
+        tuple(done.entries),
+        tuple(done.records),
+        b"".join(done.parts),
+        tuple(done.skipped),
+        0,
+        (0,) * len(done.entries),
+        raw=tuple(done.raw),
+    )
+
+
+def _code_block(plan: ExactPlan, block: Job, reading: Reading, done: _Blocks) -> None:
+    """Files that are packed together, in up to three kinds of blocks."""
     items: list[_Item] = []
-    skipped: list[Skipped] = []
-    for member in plan.members[job.first : job.first + job.count]:
+    for member in plan.members[block.first : block.first + block.count]:
         try:
             source = images.source_of(member.ref.path, reading.max_pixels)
             items.append(_Item(member, source, as_file=member.mode == FILE))
         except (ImageRefused, StorageError) as error:
-            skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
-    blocks = _Blocks()
-    left = _code_jpeg(plan, items, blocks)
-    left = _code_pixels(plan, left, reading, blocks)
-    raw = [Skipped(item.member.ref.path, why) for item in left if (why := _why_raw(item, reading))]
+            done.skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
+    left = _code_jpeg(plan, items, done)
+    left = _code_pixels(plan, left, reading, done)
+    done.raw += [Skipped(item.member.ref.path, why) for item in left if (why := _why_raw(item, reading))]
     if left:
         data, _ = plan.files.encode_files([item.source.data for item in left], [item.shape for item in left])
         if plan.files.decode_files(data, [item.shape for item in left]) != [i.source.data for i in left]:
             raise RuntimeError("files do not come back from deflate")
-        blocks.add(plan.numbers[2], left, data)
-    entries = tuple(item.entry() for item in blocks.items)
-    return Coded(
-        entries,
-        tuple(blocks.records),
-        b"".join(blocks.parts),
-        tuple(skipped),
-        0,
-        (0,) * len(entries),
-        raw=tuple(raw),
-    )
+        done.add(plan.numbers[2], left, data)
 
 
 def _why_raw(item: _Item, reading: Reading) -> str:
@@ -155,22 +168,24 @@ def _why_raw(item: _Item, reading: Reading) -> str:
 
 
 class _Blocks:
-    """The blocks of a job, and the items in their order."""
+    """The blocks of a job, its images in their order, and what could not be read or be more than a file."""
 
     def __init__(self) -> None:
-        self.items: list[_Item] = []
+        self.entries: list[Entry] = []
         self.records: list[BlockRecord] = []
         self.parts: list[bytes] = []
+        self.skipped: list[Skipped] = []
+        self.raw: list[Skipped] = []
 
     def add(self, group: int, items: Sequence[_Item], data: bytes) -> None:
         """One more block, of whole images."""
         self.note(group, len(items), data)
-        self.items += items
+        self.entries += [item.entry() for item in items]
 
     def note(self, group: int, count: int, data: bytes, row: int = 0, rows: int = 0) -> None:
         """One more block of images that are added later, or a band of one."""
         digest = store.digest_of(data)
-        self.records.append(BlockRecord(len(data), group, len(self.items), count, row, rows, digest))
+        self.records.append(BlockRecord(len(data), group, len(self.entries), count, row, rows, digest))
         self.parts.append(data)
 
 
@@ -201,7 +216,7 @@ def _code_pixels(plan: ExactPlan, items: Sequence[_Item], reading: Reading, bloc
         if sum(map(len, parts)) < len(item.source.data):
             for (row, rows), data in zip(bands, parts, strict=True):
                 blocks.note(plan.numbers[1], 1, data, row, rows)
-            blocks.items.append(item)
+            blocks.entries.append(item.entry())
             return left
     elif by_pixels:
         gain = [_gains(plan, item) for item in by_pixels]
