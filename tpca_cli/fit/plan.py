@@ -18,6 +18,7 @@ from tpca_cli.errors import UsageError
 from tpca_cli.sources.read_plan import OnError
 from tpca_cli.sources.scan import Skipped
 from tpca_cli.tensor_pca.algorithm1 import SMALL, guarded
+from tpca_cli.tensor_pca.algorithm1_streamed import COORDINATES, LEAST
 from tpca_cli.tensor_pca.algorithm3 import SMALL as LAPACK_FRAMES
 from tpca_cli.tensor_pca.algorithm3 import sums_held
 from tpca_cli.tensor_pca.fold import THREADS
@@ -271,7 +272,7 @@ def _gram_memory(n: int, size: int, m: int, itemsize: int) -> int:
 def _stream_memory(size: int, m: int) -> int:
     """Q, A Q and a product under way, with the matrices of the start."""
     block = guarded(m, size)
-    return OVERHEAD + 8 * size * 7 * block + 8 * 3 * (4 * block) ** 2 + 8 * (1 << 24)
+    return OVERHEAD + 8 * size * 7 * block + 24 * max(LEAST, COORDINATES * block) ** 2 + 8 * (1 << 24)
 
 
 def _time(flops: float, itemsize: int) -> float:

@@ -34,7 +34,7 @@ from tpca_cli.tensor_pca.krylov import refine, solve_top
 
 SAMPLE = 512  # frames that the coordinates are learned from
 COORDINATES = 3  # rank-1 coordinates per wanted component that the start is computed in,
-LEAST = 512  # and at least so many, if there are: they cost next to nothing
+LEAST = 1024  # and at least so many, if there are: they cost less than the mode products that find them
 GUARD = 16  # components more than wanted, where two products are all: without iterations they do little
 SINGLE = 1e-5  # residuals below this need float64 products,
 WEAK = 1e-7  # and so do eigenvalues below this share of the largest
