@@ -94,7 +94,6 @@ def _locked(
 ) -> int:
     """Project the sources under the lock of the output, and say what the file holds."""
     from tpca_cli import store
-    from tpca_cli.cluster.connect import connect
     from tpca_cli.encode.plain import encode_plain, encode_plain_items
 
     with ExitStack() as stack:
@@ -102,6 +101,7 @@ def _locked(
         for path in store.remove_stale(request.output)[0]:
             console.say(f"removed {printable(path)}, left by a killed run")
         if cluster is not None:
+            from tpca_cli.cluster.connect import connect
             from tpca_cli.encode.plain_remote import project_on
             from tpca_cli.encode.remote import cluster_workers
 

@@ -134,7 +134,7 @@ class Scores:
             raise ValueError("an image has an impossible side")
         if (heights * widths).max() > self._max_pixels:
             raise ValueError(f"an image of more than {self._max_pixels} pixels; raise --max-pixels")
-        modes = [MODES[k] for k in np.unique(columns["mode"])]
+        modes = [MODES[k] for k in sorted(set(columns["mode"].tolist()))]
         for mode in modes:
             if self.item is not None:
                 if mode != self.item.mode or {*heights, *widths} - {*self.item.picture[:2]}:
