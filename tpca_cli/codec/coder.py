@@ -40,6 +40,8 @@ from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
 STEP_LIMIT = 1 << 30
+GRAINED = 0.5
+"""With grains a bit is worth this much of its price: that counts in squared steps, and grains are larger."""
 BITS_PER_ERROR = 0.55
 """With steps made for people, bits fall by this power of the squared error as steps grow."""
 VISUAL, PSNR = "visual", "psnr"
@@ -223,7 +225,8 @@ class Coder:
             self._steps,
             grades=self.factors,
             region=self.region,
-            bit_price=LAMBDA if self.factors is None else tuning.BIT_PRICE,
+            bit_price=(LAMBDA if self.factors is None else tuning.BIT_PRICE)
+            * (1.0 if self.grains is None else GRAINED),
             predictor=self.predictor,
             grains=self.grains,
         )

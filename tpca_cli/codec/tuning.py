@@ -24,11 +24,11 @@ GRADES = 12
 GRADE_OCTAVES = 0.25
 FACTORS: Ints = np.rint(64 * 2 ** ((np.arange(GRADES) - GRADES // 2) * GRADE_OCTAVES)).astype(np.int64)
 """Of the steps of a region, in 1/64, by its grade."""
-LUMA_FALL, COLOR_FALL = 1.0, 1.6
+LUMA_FALL, COLOR_FALL = 0.85, 1.6
 """How fast components may become coarser with their frequency."""
-MEAN_LUMA, MEAN_COLOR = 0.7, 0.65
+MEAN_LUMA, MEAN_COLOR = 0.7, 0.8
 """The steps of the means of tiles, relative to that: neighbors show how far they are off."""
-BIT_PRICE = 0.05
+BIT_PRICE = 0.04
 """Bits are worth this many squared steps."""
 MASKING = 0.22
 """A step grows as the variance around it to this power,"""
