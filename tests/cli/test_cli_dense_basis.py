@@ -44,7 +44,7 @@ def test_the_paper_s_truncation_with_a_coded_basis(folder: Path, tmp_path: Path)
                 M, "--force", "--json").json  # fmt: skip
     with Archive(tmp_path / "a.h5") as archive:
         group = archive.groups[0].meta
-        assert group["features"] == ["coded-basis", "model-2"]
+        assert group["features"] == ["coded-basis", "model-3"]
         plain = archive.coder(0).basis.factors[0]
         assert group["coder"]["basis"]["coded"]["source"]
     assert made["basis_bytes"] < 0.4 * 2 * plain.size

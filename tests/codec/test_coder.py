@@ -138,6 +138,29 @@ def test_fewer_components_are_blurrier_and_their_error_is_what_was_dropped() -> 
     assert errors == sorted(errors, reverse=True)
 
 
+def tinted(height: int, width: int, seed: int) -> Pixels:
+    """Colors that go with brightness, one way in the left half and the other way in the right half."""
+    gray = natural(height, width, 1, seed)[..., 0].astype(np.int64)
+    ways = np.where(np.arange(width) < width // 2, 1, -1)
+    planes = [gray, 128 + ways * (gray - 128) // 2, 128 - ways * (gray - 128) // 3]
+    return np.stack(planes, axis=-1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("lapped", [True, False])
+def test_colors_that_follow_brightness_take_less(lapped: bool) -> None:
+    pictures = [tinted(96, 128, seed) for seed in range(2)]
+    second, third = (
+        coder_of(pictures, Framing("tile", 8, 8, 3), 12.0, predictor=predictor, lapped=lapped, effort=0)
+        for predictor in (2, 3)
+    )
+    assert second.shares is None and third.shares is not None and third.shares[:, 1].min() > 16
+    before = second.encode(pictures)
+    tried = (third.with_step(step).encode(pictures) for step in (11.0, 10.0, 9.5, 9.0, 8.5, 8.0))
+    after = next(found for found in tried if found.sse.sum() <= before.sse.sum())
+    assert len(after.data) < len(before.data)
+    check_round_trip(third, pictures)
+
+
 def test_a_block_does_not_depend_on_the_work_around_it() -> None:
     first = COARSE.encode(MIXED[:2]).data
     COARSE.encode(MIXED)
@@ -176,7 +199,8 @@ def test_damaged_blocks_are_refused_or_decode_to_the_right_shapes() -> None:
         ("components", 10**6),
         ("lapped", None),
         ("framing", {}),
-        ("model", 3),
+        ("model", 2),
+        ("model", 4),
         ("model", "more"),
     ],
 )
@@ -189,7 +213,9 @@ def test_impossible_settings_are_refused(name: str, value: Any) -> None:
         Coder.from_arrays(meta, arrays)
 
 
-@pytest.mark.parametrize("name", ["scales", "lowest", "centers", "gains", "restore", "basis_factor0"])
+@pytest.mark.parametrize(
+    "name", ["scales", "lowest", "centers", "gains", "shares", "restore", "basis_factor0"]
+)
 def test_arrays_of_a_wrong_shape_are_refused(name: str) -> None:
     arrays = COARSE.to_arrays()
     assert name in arrays

@@ -30,6 +30,7 @@ from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.contexts import PREDICTORS
 
 HOME_V1 = Path(__file__).parent / "v1"
 HOME = Path(__file__).parent / "v2"
@@ -57,6 +58,18 @@ def picture(h: int, w: int, c: int, seed: int, peak: int = 255) -> Any:
     )
 
 
+def tinted(h: int, w: int, seed: int) -> Any:
+    """Colors that go with brightness, differently to the left and to the right."""
+    gray = picture(h, w, 1, seed).astype(np.int64)[..., 0]
+    left = np.arange(w) < w // 2
+    planes = [
+        gray,
+        np.where(left, gray // 2 + 40, 255 - gray // 3),
+        np.where(left, 200 - gray // 2, gray // 4 + 90),
+    ]
+    return (np.stack(planes, axis=-1) + picture(h, w, 3, seed + 1) % 8).clip(0, 255).astype(np.uint8)
+
+
 def noise(h: int, w: int, c: int, seed: int) -> Any:
     """Values that no table expects."""
     raw = hashlib.shake_256(str(seed).encode()).digest(h * w * c)
@@ -71,12 +84,21 @@ def fill(root: Path, pictures: list[Any], **options: Any) -> Path:
     return root
 
 
-def trained(work: Path, sample: list[Any], tile: int, lapped: bool, tune: str = "psnr") -> Coder:
+def trained(
+    work: Path,
+    sample: list[Any],
+    tile: int,
+    lapped: bool,
+    tune: str = "psnr",
+    predictor: int = PREDICTORS[-1],
+) -> Coder:
     """A coder with a restoring filter, which takes a sample of some size."""
     options = ("--step", 14, "--tile", tile, "--method", "rank1", "--force")
     tpca("encode", fill(work / "sample", sample), "-o", work / "sample.h5", *options)
     group = Archive(work / "sample.h5").coder(0)
-    coder = Coder.train(sample, group.framing, group.basis, 14.0, lapped=lapped, tune=tune)
+    coder = Coder.train(
+        sample, group.framing, group.basis, 14.0, lapped=lapped, tune=tune, predictor=predictor
+    )
     assert coder.restorer is not None and coder.lapped == lapped
     return coder
 
@@ -132,11 +154,29 @@ def grains(work: Path, target: Path) -> None:
 
 def second_model(work: Path, target: Path) -> None:
     """Values predicted from more: by grade and by component, with some that few components have."""
-    coder = trained(work, [picture(192, 184, 3, seed) for seed in (1, 2)], 8, lapped=True, tune="visual")
-    assert coder.predictor == 2
+    sample = [picture(192, 184, 3, seed) for seed in (1, 2)]
+    coder = trained(work, sample, 8, lapped=True, tune="visual", predictor=2)
     pictures = [picture(40, 56, 3, 8), noise(24, 24, 3, 3), picture(41, 33, 3, 5)]
     pictures[0][:24, :24] //= 16
     write(target, coder, pictures, [(0, 2, 0, 0), (2, 1, 0, 0)])
+
+
+def third_model(work: Path, target: Path) -> None:
+    """Color that follows brightness: lapped, with regions, a block of two and one cut into bands."""
+    sample = [tinted(192, 184, seed) for seed in (1, 2)]
+    coder = trained(work, sample, 8, lapped=True, tune="visual", predictor=3)
+    assert coder.shares is not None and coder.shares.min(axis=0).any()
+    pictures = [tinted(40, 56, 8), noise(24, 24, 3, 3), tinted(41, 33, 5)]
+    pictures[0][:24, :24] //= 16
+    write(target, coder, pictures, [(0, 2, 0, 0), (2, 1, 0, 16), (2, 1, 16, 25)])
+
+
+def third_model_plain(work: Path, target: Path) -> None:
+    """The same without lapping, so signs follow borders, with steps small enough for escapes."""
+    sample = [tinted(192, 184, seed) for seed in (1, 2)]
+    coder = trained(work, sample, 8, lapped=False, predictor=3).with_step(3.0)
+    assert coder.shares is not None and coder.shares.any()
+    write(target, coder, [tinted(31, 40, 4), noise(16, 9, 3, 2)], [(0, 2, 0, 0)])
 
 
 def colors(work: Path, target: Path) -> None:
@@ -206,7 +246,7 @@ def coded(work: Path, target: Path) -> None:
     tpca("fit-basis", source, "-o", work / "b.h5", "--method", "subspace", "--size", "20x24", "--all")
     tpca("encode", source, "-o", target, "--components", 7, "--basis", work / "b.h5", "--force")
     with Archive(target) as archive:
-        assert archive.groups[0].meta["features"] == ["coded-basis", "model-2"]
+        assert archive.groups[0].meta["features"] == ["coded-basis", "model-3"]
 
 
 def turned(work: Path, target: Path) -> None:
@@ -303,6 +343,8 @@ ARCHIVES = (
     regions,
     second_model,
     grains,
+    third_model,
+    third_model_plain,
     whole,
     dense,
     coded,

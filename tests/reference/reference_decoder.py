@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+from reference_plan import Place
 from reference_symbols import Block
 from reference_transform import Image, restore, shifted, synthesize, to_pixels, unlap
 
@@ -29,7 +30,7 @@ BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("ro
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
 
-FEATURES = {"coded-basis", "regions", "model-2", "tensor-items", "grains", "oblique-colors"}
+FEATURES = {"coded-basis", "regions", "model-2", "model-3", "tensor-items", "grains", "oblique-colors"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
 Group = tuple[dict[str, Any], Arrays]  # settings and arrays
@@ -260,6 +261,7 @@ def values_of_block(
         places = [(k // (w * c), k // c % w, k % c) for k in arrays["basis_indices"][1][:kept]]
     gains = arrays["gains"][1] if "gains" in arrays else [256] * kept
     channels, levels = arrays["lowest"][0]
+    by_borders = settings.get("model") == 3 and not settings["lapped"]
     numbers = {
         "places": places,
         "steps": [max((settings["step"] * 256 + gain // 2) // gain, 1) for gain in gains],
@@ -270,6 +272,8 @@ def values_of_block(
         "grains": arrays["grains"][1] if "grains" in arrays else [0] * kept,
         "region": settings.get("region", 1),
         "model": settings.get("model", 1),
+        "shares": rows_of(*arrays["shares"]) if "shares" in arrays else [],
+        "borders": borders_of(settings["basis"], arrays, places) if by_borders else {},
     }
     grids = [(-(-height // h), -(-width // w)) for height, width in shapes]
     values = Block(priors, numbers, grids).decode(data)
@@ -287,6 +291,23 @@ def values_of_block(
             unlap(canvas, h)
         out.append([row[:width] for row in canvas[:height]])
     return out
+
+
+def rows_of(shape: list[int], values: list[int]) -> list[list[int]]:
+    return [values[shape[1] * k : shape[1] * (k + 1)] for k in range(shape[0])]
+
+
+def borders_of(basis: dict[str, Any], arrays: Arrays, places: list[Place]) -> dict[Place, list[int]]:
+    """Section 6: samples of each component along the borders of a tile, in 1/256."""
+    if basis["kind"] == "dense":
+        return {}
+    down, across = (rows_of(*arrays[f"basis_factor{k}"]) for k in (0, 1))
+    samples = {(i, j, c): [down[0][i], down[-1][i], across[0][j], across[-1][j]] for i, j, c in places}
+    shift = basis["bits"] - 8
+    return {
+        place: [shifted(x, shift) if shift > 0 else x << -shift for x in each]
+        for place, each in samples.items()
+    }
 
 
 def narrow(image: Image, channels: int) -> Image:

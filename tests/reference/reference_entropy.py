@@ -107,14 +107,6 @@ class Stream:
             counter.learn(bit, 120)
         return bit
 
-    def escape(self) -> int:
-        """How many digits follow the first one of an escaped token."""
-        length = 0
-        while self.raw(1):
-            length += 1
-            assert length <= 44, "the block is damaged"
-        return length
-
     def finish(self) -> None:
         """The bytes that are left must be the fewest that end the block."""
         tail = b""
@@ -147,6 +139,8 @@ class Values:
         self.late: defaultdict[Key, Counter] = defaultdict(Counter)
         self.pairs: defaultdict[Key, Pair] = defaultdict(lambda: [Counter(), Counter()])
         self.signs: defaultdict[Key, Counter] = defaultdict(Counter)
+        self.sign_weights: defaultdict[int, list[int]] = defaultdict(lambda: [22000] * 4)
+        self.beyond: defaultdict[Key, Counter] = defaultdict(Counter)
 
     def pair(self, *key: int | str) -> Pair:
         """The counters of some surroundings, one for each of the first two stages."""
@@ -158,7 +152,7 @@ class Values:
         given, plain = self.given[family][row], self.plain[family][row]
         token = 0
         while token < STAGES:
-            if token > 1 and self.model == 2:
+            if token > 1 and self.model > 1:
                 counters = [plain[token], self.late[(*place, token)]]
                 more = self.stream.mixed(given[token], counters, self.late_weights[family, token])
             elif token > 1 or (token == 0 and given[0] < -600 and self.model == 1):
@@ -170,8 +164,40 @@ class Values:
                 break
             token += 1
         if token == STAGES:
-            token = 14 + self.stream.raw(self.stream.escape(), 1)
+            token = 14 + self._digits(self.escape())
         return self.stream.raw(max(k // 4 - 11, 0), token)
+
+    def escape(self) -> int:
+        """How many digits follow the first one of an escaped token."""
+        length, learned = 0, self.model == 3
+        while self.stream.plain(self.beyond["length", min(length, 15)]) if learned else self.stream.raw(1):
+            length += 1
+            assert length <= 44, "the block is damaged"
+        return length
+
+    def _digits(self, length: int) -> int:
+        """A number of so many digits after the first, which is 1."""
+        if self.model < 3 or not length:
+            return self.stream.raw(length, 1)
+        return self.stream.raw(length - 1, 2 + self.stream.plain(self.beyond["digit", min(length, 15)]))
+
+    def smooth_sign(self, spot: int, across: int, along: int, jumps: list[int], step: int) -> int:
+        """1 or -1 in the third model; `jumps` are what it would take to make borders smooth, in 1/256."""
+        turned = [int((across, along) < (0, 0)), *(int(jump < 0) for jump in jumps)]
+        if turned[0]:
+            across, along = -across, -along
+        counters = [self.signs["near", spot, across, along]]
+        for k, jump in enumerate(jumps):
+            steepness = sum(16 * abs(jump) >= step << s + 8 for s in range(15))
+            counters.append(self.signs["border", k, spot, steepness])
+        weights = self.sign_weights[spot]
+        logits = [stretch(c.p) * (1 - 2 * turn) for c, turn in zip(counters, turned, strict=True)]
+        p = squash(sum(w * x for w, x in zip(weights, logits, strict=True)) >> 16)
+        bit = self.stream.bit(p)
+        for k, logit in enumerate(logits):
+            weights[k] += (logit * (65536 * bit - p) + 2**13) >> 14
+            counters[k].learn(bit ^ turned[k], 250)
+        return 1 - 2 * bit
 
     def sign(self, spot: int, across: int, along: int, slope: int) -> int:
         """1 or -1; `across` and `along` are the signs of left + right and above + below."""

@@ -55,6 +55,11 @@ class Block:
         ]
         self.factors, self.region = settings.get("factors", [64]), settings.get("region", 1)
         self.model: int = settings.get("model", 1)
+        self.shares: list[list[int]] = settings.get("shares", [])
+        self.borders: dict[Place, list[int]] = settings.get("borders", {})
+        self.edges: defaultdict[tuple[Tile, int, int], int] = defaultdict(int)
+        self.squares: defaultdict[tuple[int, Tile], int] = defaultdict(int)
+        self.products: defaultdict[tuple[int, Tile], int] = defaultdict(int)
         self.grades: dict[Tile, int] = {}
         self.tiles = [(n, r, c) for n, (h, w) in enumerate(grids) for r in range(h) for c in range(w)]
         self.sizes: dict[tuple[Place, Tile], int] = {}
@@ -84,17 +89,31 @@ class Block:
         for step in steps:
             self.zones.setdefault((step.color, step.zone), []).extend(step.places)
         phases = [[t for t in self.tiles if (t[1] + t[2]) % 2 == phase] for phase in (0, 1)]
+        self._start_leading()
         live = {(color, phase): phases[phase] for color in (0, 1) for phase in (0, 1)}
         for step in steps:
+            if step.color:
+                for sums in (self.squares, self.products):
+                    sums.update({key: total // 4 for key, total in sums.items()})
             for phase in (0, 1):
+                slopes = {
+                    (c, t): self._led_slope(c, t) for t in phases[phase] for c in range(1, len(self.lowest))
+                }
                 if step.opens:
                     live[step.color, phase] = [
                         t for t in live[step.color, phase] if self._flag(step, phase, t)
                     ]
                 for place in step.places:
                     looks = self._looks(place, step, phase)
+                    guesses = self._guesses(place, phases[phase], slopes)
+                    self.values.update({(place, tile): guess for tile, guess in guesses.items()})
                     for tile in live[step.color, phase]:
-                        self._value(place, tile, phase, self._class(place, tile, *looks))
+                        k = self._class(place, tile, *looks)
+                        self._value(place, tile, phase, k, guesses.get(tile, 0))
+                    for tile in guesses:
+                        light = clip(self.values.get(((*place[:2], 0), tile), 0), -65535, 65535)
+                        self.squares[place[2], tile] += light * light
+                        self.products[place[2], tile] += light * clip(self.values[place, tile], -65535, 65535)
         self.stream.finish()
         return self.values
 
@@ -129,13 +148,53 @@ class Block:
     def _grained(self, place: Place, step: int) -> int:
         return self.grains[place] if 2 * step < 3 * self.grains[place] else step
 
-    def _value(self, place: Place, tile: Tile, phase: int, k: int) -> None:
+    def _start_leading(self) -> None:
+        """Section 8: what the lowest components say of how colors go with brightness."""
+        first = (0, 0, 0)
+        for channel in range(1, len(self.lowest)):
+            color = (0, 0, channel)
+            if first not in self.steps or color not in self.steps:
+                continue
+            for n, r, c in self.tiles:
+                for beside in ((n, r, c + 1), (n, r + 1, c)):
+                    if (first, beside) in self.values:
+                        ahead, after = (
+                            clip(self.values[p, beside] - self.values[p, (n, r, c)], -65535, 65535) >> 2
+                            for p in (first, color)
+                        )
+                        for tile in ((n, r, c), beside):
+                            self.squares[channel, tile] += ahead * ahead
+                            self.products[channel, tile] += ahead * after
+
+    def _led_slope(self, channel: int, tile: Tile) -> int:
+        """Section 8: how much of a color goes with brightness."""
+        tiles = [tile, tile, *around(tile, 1), *around(tile, 2)]
+        squares, products = (
+            sum(sums.get((channel, t), 0) for t in tiles) for sums in (self.squares, self.products)
+        )
+        return clip(1024 * products // (squares + 2**18), -4095, 4095)
+
+    def _guesses(
+        self, place: Place, tiles: list[Tile], slopes: dict[tuple[int, Tile], int]
+    ) -> dict[Tile, int]:
+        """Section 8: what brightness says of a component of color; nothing where it does not lead."""
+        i, j, c = place
+        share = self.shares[c - 1][min(i + j, 15)] if c and self.shares else 0
+        if not share or self.grains[place] or (i, j, 0) not in self.steps:
+            return {}
+        found = {}
+        for tile in tiles:
+            light = clip(self.values.get(((i, j, 0), tile), 0), -65535, 65535)
+            found[tile] = (light * slopes[c, tile] + 512 >> 10) * share + 32 >> 6
+        return found
+
+    def _value(self, place: Place, tile: Tile, phase: int, k: int, guess: int) -> None:
         color, key = min(place[2], 1), (place, tile)
         near, crowd = self._surroundings(place, tile, phase)
         pairs = [self.coded.pair("near", color, phase, *near), self.coded.pair("crowd", color, phase, *crowd)]
         pairs += self._more((color, phase), key, k)
         size = self.coded.magnitude(color, k, place, pairs)
-        self._store(key, k, size, 0)
+        self._store(key, k, size, guess)
         self.busy[color, tile] = min(self.busy[color, tile] + min(size, 2), 255)
 
     def _more(self, kind: tuple[int | str, ...], key: tuple[Place, Tile], k: int) -> list[Pair]:
@@ -154,6 +213,11 @@ class Block:
             self.signs[key] = self._sign(*key)
             offset = self.priors["OFFSETS"][k][min(size, 3)]
             self.values[key] += (self.signs[key] * (256 * size - offset) * self._step(*key) + 128) >> 8
+        place, tile = key
+        if place in self.borders and place[2] == 0:
+            value = clip(self.values[key], -(2**20), 2**20)
+            for side, weight in enumerate(self.borders[place]):
+                self.edges[tile, side, place[1 if side < 2 else 0]] += value * weight >> 8
 
     def _sign(self, place: Place, tile: Tile) -> int:
         """Section 6: the sign, after those around it and the slope of the lowest component."""
@@ -163,13 +227,27 @@ class Block:
         )
         if i + j == 0:
             return self.coded.sign(32, across, along, 0)
+        spot = 16 * min(c, 1) + 4 * min(i, 3) + min(j, 3)
+        if place in self.borders and c == 0:
+            jumps = self._jumps(place, tile)
+            every = [jumps[0] + jumps[1], jumps[2] + jumps[3], sum(jumps)]
+            return self.coded.smooth_sign(spot, across, along, every, self._step(place, tile))
         level = 0
         if i == 0 or j == 0:
             before, after = (self.values.get(((0, 0, c), t), 0) for t in around(tile, 1 if i else 2))
             rise = after - before if before and after else 0
             step = self._step(place, tile)
             level = sum(4 * abs(rise) >= step << s for s in range(7)) * (1 if rise > 0 else -1)
-        return self.coded.sign(16 * min(c, 1) + 4 * min(i, 3) + min(j, 3), across, along, level)
+        return self.coded.sign(spot, across, along, level)
+
+    def _jumps(self, place: Place, tile: Tile) -> list[int]:
+        """Section 6: how far samples along borders are from those of the tile beside, times the weight."""
+        found, inside = [], set(self.tiles)
+        for side, beside in enumerate([*around(tile, 1), *around(tile, 2)]):
+            at = place[1 if side < 2 else 0]
+            jump = self.edges[beside, side ^ 1, at] - self.edges[tile, side, at] if beside in inside else 0
+            found.append(jump * self.borders[place][side])
+        return found
 
     def _size(self, place: Place, *tiles: Tile) -> int:
         return sum(self.sizes.get((place, tile), 0) for tile in tiles)

@@ -121,10 +121,13 @@ METADATA = {
 EXACT_METHODS = ("jpeg", "files", "pixels")
 """Groups whose images come back exactly (`pixels`: within a stated error); the first two hold whole files."""
 FILE_METHODS = EXACT_METHODS[:2]
-CODED_BASIS, REGIONS, SECOND_MODEL, ITEMS = "coded-basis", "regions", "model-2", "tensor-items"
+CODED_BASIS, REGIONS, ITEMS = "coded-basis", "regions", "tensor-items"
 GRAINS, OBLIQUE = "grains", "oblique-colors"
+MODELS = {2: "model-2", 3: "model-3"}
+"""What values are predicted from, beyond what all readers know, and the feature that says so."""
 FEATURES: frozenset[str] = frozenset(
-    {CODED_BASIS, REGIONS, SECOND_MODEL, ITEMS, GRAINS, OBLIQUE, *(f"exact-{one}" for one in EXACT_METHODS)}
+    {CODED_BASIS, REGIONS, ITEMS, GRAINS, OBLIQUE, *MODELS.values()}
+    | {f"exact-{method}" for method in EXACT_METHODS}
 )
 """What a group may ask of its reader by name; a group with any other is refused."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.archive.format import EXACT_METHODS, FEATURES, PEAK, SECOND_MODEL
+from tpca_cli.archive.format import EXACT_METHODS, FEATURES, MODELS, PEAK
 from tpca_cli.errors import FileRefused, one_line
 
 if TYPE_CHECKING:
@@ -138,11 +138,12 @@ def check_description(meta: Mapping[str, Any]) -> None:
 
 
 def _has_its_model(group: Mapping[str, Any]) -> bool:
-    """Whether the group, or its coded basis, has the setting of the second model just if it is a feature."""
+    """Whether the group, or its coded basis, has the setting of a model just if it is a feature."""
     settings = group["coder"], group["coder"]["basis"].get("coded") or {}
     models = [each.get("model", 1) for each in settings]
-    known = all(type(model) is int and model in (1, 2) for model in models)
-    return known and (2 in models) == (SECOND_MODEL in group.get("features", []))
+    known = all(type(model) is int and model in (1, *MODELS) for model in models)
+    asked = group.get("features", [])
+    return known and all((model in models) == (name in asked) for model, name in MODELS.items())
 
 
 def _check_features(features: object) -> None:

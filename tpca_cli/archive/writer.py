@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.format import CODED_BASIS, GRAINS, OBLIQUE, PEAK, REGIONS, SCHEMAS, SECOND_MODEL
+from tpca_cli.archive.format import CODED_BASIS, GRAINS, MODELS, OBLIQUE, PEAK, REGIONS, SCHEMAS
 from tpca_cli.archive.index import Index
 from tpca_cli.errors import TpcaError
 from tpca_cli.store.columns import join_arrays
@@ -96,8 +96,9 @@ class Contents:
 def _features(coder: Coder) -> list[str]:
     """What a reader must know to decode the group."""
     coded = coder.basis.coded
-    second = 2 in (coder.predictor, coded.settings.get("model") if coded is not None else 1)
-    asked = {CODED_BASIS: coded is not None, REGIONS: coder.factors is not None, SECOND_MODEL: second}
+    models = {coder.predictor, coded.settings.get("model") if coded is not None else 1}
+    asked = {CODED_BASIS: coded is not None, REGIONS: coder.factors is not None}
+    asked |= {name: model in models for model, name in MODELS.items()}
     asked |= {GRAINS: coder.grains is not None, OBLIQUE: coder.basis.oblique}
     return [name for name, needed in asked.items() if needed]
 

@@ -21,6 +21,7 @@ from tpca_cli.codec.grains import Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_job import GRADES, LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import KernelTiles
+from tpca_cli.codec.leading import SHARE, SHARED, borders_of, fit_shares, shares_of
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
 from tpca_cli.codec.tiling import (
     BATCH_PIXELS,
@@ -82,6 +83,7 @@ class Coder:
     predictor: int = PREDICTORS[0]  # what values are predicted from
     grains: Ints | None = None  # (M,) steps that the source had, for finer ones
     source_grains: Grains | None = None  # all of them: only the encoder looks
+    shares: Ints | None = None  # (channels - 1, SHARED) how far colors follow brightness, by diagonal
 
     @classmethod
     def train(
@@ -137,14 +139,18 @@ class Coder:
         lowest = [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest]
         measured = measure_scales(blocks, lowest)
         coder = replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
-        return coder if lapped or not basis.oblique else coder._grained([values for _, values in blocks])
+        if not lapped and basis.oblique:
+            coder = coder._grained([values for _, values in blocks])
+        if predictor > 2 and basis.indices is not None and len(coder._scan.lowest) > 1:
+            trial = replace(coder, shares=np.full((len(coder._scan.lowest) - 1, SHARED), SHARE // 2))
+            shares, less = fit_shares(trial.model, basis.indices[:kept], blocks)
+            coder = replace(coder, shares=shares, scales=np.maximum(coder.scales - less, 0))
+        return coder
 
     def _grained(self, blocks: Sequence[Floats]) -> Coder:
         """With the grains of coefficients (M, tiles) of a sample, in tiles and colors of JPEG."""
         assert self.basis.indices is not None
-        rows = (
-            self.basis.analysis_factors[2].T * 2.0**-self.basis.bits
-        )  # what gives brightness and two colors
+        rows = self.basis.analysis_factors[2].T * 2.0**-self.basis.bits  # for brightness and two colors
         units = SCALE * np.array([rows[0].sum(), *2 * np.abs(rows[1:]).max(axis=1)])
         found = find_grains(np.concatenate(blocks, axis=1), units[self.basis.indices[: self.components, 2]])
         return replace(self, source_grains=found)._with_grains()
@@ -229,6 +235,8 @@ class Coder:
             * (1.0 if self.grains is None else GRAINED),
             predictor=self.predictor,
             grains=self.grains,
+            borders=borders_of(self.basis, self.lapped or self.predictor < 3),
+            shares=shares_of(self.shares, self.basis.indices),
         )
 
     @property
@@ -380,6 +388,8 @@ class Coder:
             arrays["factors"] = self.factors.astype(np.uint16)
         if self.grains is not None:
             arrays["grains"] = self.grains.astype(np.uint16)
+        if self.shares is not None:
+            arrays["shares"] = self.shares.astype(np.uint8)
         if self.restorer is not None:
             arrays["restore"] = self.restorer.to_array()
         return arrays
@@ -403,6 +413,7 @@ class Coder:
             )
             numbers = arrays.get("restore")
             restorer = None if numbers is None else restore.Restorer.from_array(numbers, framing.channels)
+            shares = np.asarray(arrays["shares"]).astype(np.int64) if "shares" in arrays else None
             restore_step, predictor = int(meta["restore"]), int(meta.get("model", PREDICTORS[0]))
         except (KeyError, TypeError, ValueError) as error:
             raise FileRefused(f"coder is incomplete or malformed ({error})") from error
@@ -413,10 +424,12 @@ class Coder:
             raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
         coder = cls(
             framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
-            factors, region, predictor, grains,
+            factors, region, predictor, grains, None, shares,
         )  # fmt: skip
         if predictor not in PREDICTORS:
             raise FileRefused(f"coder has a model {predictor}")
+        if shares is not None and (predictor < 3 or shares.shape != (len(coder._scan.lowest) - 1, SHARED)):
+            raise FileRefused(f"coder of model {predictor} has impossible shares {shares.shape}")
         if factors is not None and not (
             factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
         ):

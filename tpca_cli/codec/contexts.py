@@ -29,10 +29,23 @@ CODES = 256
 """Eighth octaves that an expected magnitude can have."""
 LEVELS = 4
 """Finenesses of the pyramid of the lowest components."""
-PREDICTORS = (1, 2)
-"""What values are predicted from: the second has more counters, also by component and by grade."""
+PREDICTORS = (1, 2, 3)
+"""What values are predicted from: the second has more counters, also by component and by grade; in the third
+color is led by brightness, and signs by the borders of tiles."""
 FLAG_FEATURES = LOWEST_FEATURES = 5
 """What counts for a flag that opens a zone, and for a lowest component."""
+
+
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """How much each component counts along the borders of a tile: above, below, left and right."""
+
+    room: int  # numbers that the borders of a tile take, 0 where there are none
+    at: Ints  # (M, 4) which of them
+    weights: Ints  # (M, 4) in 1/256
+
+
+NO_BORDERS = Borders(0, np.zeros((0, 4), np.int64), np.zeros((0, 4), np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +66,8 @@ class ContextModel:
     priors: Priors
     bit_price: float  # in squared steps; only the encoder looks
     predictor: int  # one of PREDICTORS
+    borders: Borders
+    shares: Ints  # (M,) how far a component of color follows brightness, in 1/64
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -98,6 +113,8 @@ def build_contexts(
     bit_price: float = 0.08,
     predictor: int = 1,
     grains: Ints | None = None,
+    borders: Borders = NO_BORDERS,
+    shares: Ints | None = None,
 ) -> ContextModel:
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
     priors = priors or shipped()
@@ -135,6 +152,12 @@ def build_contexts(
         priors,
         bit_price,
         predictor,
+        Borders(borders.room, borders.at[scan.order], borders.weights[scan.order])
+        if borders.room
+        else borders,
+        np.zeros(len(scan.order), np.int64)
+        if shares is None
+        else np.where(row_grains > 0, 0, shares[scan.order]),
     )
 
 

@@ -21,6 +21,7 @@ from tpca_cli.codec.contexts import (
     LEVELS,
     LOWEST_FEATURES,
     UNIT,
+    Borders,
     ContextModel,
     before,
 )
@@ -102,6 +103,8 @@ RECORDS = {
     "Region": _record("place", "down", "right", "left", "above"),
     # near rows (-1 for none), the axis along which the lowest component slopes (0 for none), counters
     "Near": _record("axis", "channel", "sign_spot", rows=7),
+    # where the borders of a tile are (above, below, left, right), and how much a component counts there
+    "Edge": _record(at=4, weight=4),
     "Hit": np.dtype([("place", np.int32), ("class", np.int32), ("symbol", np.int64)]),
     # pixels, tiles, the place of the first tile, samples from line to line where the filter works
     "Shape": _record("height", "width", "down", "right", "place", "stride"),
@@ -122,7 +125,10 @@ BLOCK_FIELDS = (
     Field("u32", "length", "of the block, out"),
     Field("i32", "damaged", "out"),
     Field("i32", "wide", "out: a value is too large for `tiles`, so no pictures were made"),
-    Field("i32", "rich", "whether values are predicted from more (the second model)"),
+    Field("i32", "model", "what values are predicted from"),
+    Field("i32", "rich", "whether from more than the first model has"),
+    Field("i32", "led", "whether color is predicted from brightness"),
+    Field("i32", "edge_room", "numbers of the borders of a tile, 0 where no sign is predicted from them"),
     Field("i32", "direct", "whether values go to `tiles` only"),
     Field("i32", "step_count"),
     Field("i32", "level_count"),
@@ -140,6 +146,9 @@ BLOCK_FIELDS = (
     Field("const i32 *", "looks", "(2 rows + 1,) where the looks of a row and phase begin"),
     Field("const i32 *", "look_pairs", "the pair of sights of each look, from the first of step and phase"),
     Field("const Near *", "near", "(rows,)"),
+    Field("const Edge *", "row_edges", "(rows,)"),
+    Field("const i32 *", "shares", "(rows,) how far a component of color follows brightness, in 1/64"),
+    Field("const u8 *", "inside", "(size,) whether there is a tile"),
     Field("const i32 *", "lowest_rows", "(channels,)"),
     Field("const i16 *", "look_weights", "two for each look"),
     Field("const u32 *", "bases", "(rows, 2)"),
@@ -166,7 +175,7 @@ BLOCK_FIELDS = (
     Field("i8 *", "signs", "(rows, size)"),
     Field("u8 *", "busy", "(2, size) how much a tile holds so far"),
     Field("double *", "low", "(channels, size)"),
-    Field("double *", "worth", "(2, size)"),
+    Field("double *", "worth", "(3, size)"),
     Field("u8 *", "classes", "(room,) of the values of a row"),
     Field("u8 *", "closest", "(size,) what surrounds the values of a row"),
     Field("u8 *", "crowded", "(size,) what surrounds the values of a row"),
@@ -174,6 +183,17 @@ BLOCK_FIELDS = (
     Field("i32 *", "spots", "(room, 8) the values of a row with what predicts them"),
     Field("u32 *", "placed", "counters of the first stages by component and class: (rows, 16, 2)"),
     Field("u32 *", "tall", "counters of the later stages by component: (rows, TOKENS - 1)"),
+    Field("i32 *", "light", "(colored, size) values of the first channel, if colors are led by it"),
+    Field("i32 *", "lit", "(colored, size) where they are not 0, by phase"),
+    Field("i32 *", "lit_counts", "(colored, 2)"),
+    Field("i32 *", "when_found", "(size,) in which step and phase slopes were found"),
+    Field("double *", "together", "(channels, 2, size) sums of squares, and of products with a color"),
+    Field("i32 *", "slopes", "(channels, size) how much of a color goes with brightness"),
+    Field(
+        "double *", "fit", "(rows, 2) out: coefficients times what brightness says of them, squares of this"
+    ),
+    Field("i32 *", "guesses", "(size,) of the values of a row"),
+    Field("i32 *", "edges", "(size, edge_room) samples along the borders of tiles"),
     Field("Hit *", "hits", "(room,) what was coded in a row and is not zero"),
     Field("i16 *", "seen", "(most pairs of a step, room, 2)"),
     Field("i32 *", "live", "(4, size)"),
@@ -247,6 +267,7 @@ def block_job(
         "damaged": 0,
         "wide": 0,
         "direct": int(direct),
+        "model": model.predictor,
         "rich": int(model.predictor > 1),
         "step_count": len(scan.steps),
         "level_count": len(grid.levels),
@@ -267,7 +288,7 @@ def block_job(
         "signs": Room(canvas + 16, scratch=True),
         "busy": Room(2 * size),
         "low": Room(channels * size),
-        "worth": Room(2 * size, scratch=True),
+        "worth": Room(3 * size, scratch=True),
         "classes": Room(room, scratch=True),
         "closest": Room(size + 16, scratch=True),
         "crowded": Room(size + 16, scratch=True),
@@ -275,6 +296,7 @@ def block_job(
         "spots": Room(8 * room, scratch=True),
         "placed": Room(rows * 32 if model.predictor > 1 else 0, scratch=True),
         "tall": Room(rows * (TOKENS - 1) if model.predictor > 1 else 0, scratch=True),
+        **_led_and_smooth(model, size),
         "hits": Room(room, scratch=True),
         "seen": Room(2 * most_pairs * room, scratch=True),
         "live": Room(4 * size, scratch=True),
@@ -283,14 +305,29 @@ def block_job(
     })  # fmt: skip
 
 
+def _led_and_smooth(model: ContextModel, size: int) -> Values:
+    """Room for what the third model knows besides."""
+    led = int(model.shares.any())
+    colored, channels = led * model.scan.colored, led * len(model.scan.lowest)
+    cleared = {"light": colored * size, "lit_counts": 2 * colored, "when_found": led * size}
+    cleared |= {"slopes": channels * size, "fit": 2 * led * len(model.scan.places), "guesses": led * size}
+    rest = {"lit": colored * size, "together": 2 * channels * size, "edges": size * model.borders.room}
+    rooms = {name: Room(count) for name, count in cleared.items()}
+    rooms |= {name: Room(count, scratch=True) for name, count in rest.items()}
+    return {"led": led, "edge_room": model.borders.room, **rooms}
+
+
 @functools.lru_cache(maxsize=16)
 def _of_grid(grid: Grid) -> dict[str, Array]:
     """Where the tiles lie."""
     levels = np.zeros(len(grid.levels), RECORDS["Level"])
     levels["count"] = [level.places.size for level in grid.levels]
     levels["fineness"] = [min(level.fineness, LEVELS - 1) for level in grid.levels]
+    inside = np.zeros(grid.size, np.uint8)
+    inside[grid.places] = 1
     return KERNEL.typed({
         "phases": np.concatenate(grid.phases),
+        "inside": inside,
         "levels": levels,
         "level_places": np.concatenate([level.places for level in grid.levels]),
         "level_around": np.concatenate([level.around.T for level in grid.levels]),
@@ -371,6 +408,8 @@ def _of_model(model: ContextModel) -> dict[str, Array]:
     weights[places] = model.weights
     return _of_scan(model.scan) | KERNEL.typed({
         "look_weights": weights,
+        "shares": model.shares,
+        "row_edges": _edges(model.borders, len(model.scan.places)),
         "bases": model.bases,
         "maps": model.maps,
         "quanta": model.quanta,
@@ -379,6 +418,13 @@ def _of_model(model: ContextModel) -> dict[str, Array]:
         "centers": model.centers,
         "flag_weights": model.flag_weights,
     })  # fmt: skip
+
+
+def _edges(borders: Borders, rows: int) -> Array:
+    edges = np.zeros(rows, RECORDS["Edge"])
+    if borders.room:
+        edges["at"], edges["weight"] = borders.at, borders.weights
+    return edges
 
 
 @functools.lru_cache(maxsize=4)

@@ -85,6 +85,11 @@ typedef struct {
 } Near;
 
 typedef struct {
+    i32 at[4];
+    i32 weight[4];
+} Edge;
+
+typedef struct {
     i32 place;
     i32 class;
     i64 symbol;
@@ -113,7 +118,10 @@ typedef struct {
     u32 length;                  // of the block, out
     i32 damaged;                 // out
     i32 wide;                    // out: a value is too large for `tiles`, so no pictures were made
-    i32 rich;                    // whether values are predicted from more (the second model)
+    i32 model;                   // what values are predicted from
+    i32 rich;                    // whether from more than the first model has
+    i32 led;                     // whether color is predicted from brightness
+    i32 edge_room;               // numbers of the borders of a tile, 0 where no sign is predicted from them
     i32 direct;                  // whether values go to `tiles` only
     i32 step_count;
     i32 level_count;
@@ -131,6 +139,9 @@ typedef struct {
     const i32 *looks;            // (2 rows + 1,) where the looks of a row and phase begin
     const i32 *look_pairs;       // the pair of sights of each look, from the first of step and phase
     const Near *near;            // (rows,)
+    const Edge *row_edges;       // (rows,)
+    const i32 *shares;           // (rows,) how far a component of color follows brightness, in 1/64
+    const u8 *inside;            // (size,) whether there is a tile
     const i32 *lowest_rows;      // (channels,)
     const i16 *look_weights;     // two for each look
     const u32 *bases;            // (rows, 2)
@@ -157,7 +168,7 @@ typedef struct {
     i8 *signs;                   // (rows, size)
     u8 *busy;                    // (2, size) how much a tile holds so far
     double *low;                 // (channels, size)
-    double *worth;               // (2, size)
+    double *worth;               // (3, size)
     u8 *classes;                 // (room,) of the values of a row
     u8 *closest;                 // (size,) what surrounds the values of a row
     u8 *crowded;                 // (size,) what surrounds the values of a row
@@ -165,6 +176,15 @@ typedef struct {
     i32 *spots;                  // (room, 8) the values of a row with what predicts them
     u32 *placed;                 // counters of the first stages by component and class: (rows, 16, 2)
     u32 *tall;                   // counters of the later stages by component: (rows, TOKENS - 1)
+    i32 *light;                  // (colored, size) values of the first channel, if colors are led by it
+    i32 *lit;                    // (colored, size) where they are not 0, by phase
+    i32 *lit_counts;             // (colored, 2)
+    i32 *when_found;             // (size,) in which step and phase slopes were found
+    double *together;            // (channels, 2, size) sums of squares, and of products with a color
+    i32 *slopes;                 // (channels, size) how much of a color goes with brightness
+    double *fit;                 // (rows, 2) out: coefficients times what brightness says of them, squares of this
+    i32 *guesses;                // (size,) of the values of a row
+    i32 *edges;                  // (size, edge_room) samples along the borders of tiles
     Hit *hits;                   // (room,) what was coded in a row and is not zero
     i16 *seen;                   // (most pairs of a step, room, 2)
     i32 *live;                   // (4, size)
@@ -206,94 +226,110 @@ _Static_assert(offsetof(Job, capacity) == 36, "as in Python");
 _Static_assert(offsetof(Job, length) == 40, "as in Python");
 _Static_assert(offsetof(Job, damaged) == 44, "as in Python");
 _Static_assert(offsetof(Job, wide) == 48, "as in Python");
-_Static_assert(offsetof(Job, rich) == 52, "as in Python");
-_Static_assert(offsetof(Job, direct) == 56, "as in Python");
-_Static_assert(offsetof(Job, step_count) == 60, "as in Python");
-_Static_assert(offsetof(Job, level_count) == 64, "as in Python");
-_Static_assert(offsetof(Job, even_count) == 68, "as in Python");
-_Static_assert(offsetof(Job, odd_count) == 72, "as in Python");
-_Static_assert(offsetof(Job, grades) == 76, "as in Python");
-_Static_assert(offsetof(Job, region_count) == 80, "as in Python");
-_Static_assert(offsetof(Job, regions) == 84, "as in Python");
-_Static_assert(offsetof(Job, phases) == 88, "as in Python");
-_Static_assert(offsetof(Job, levels) == 92, "as in Python");
-_Static_assert(offsetof(Job, level_places) == 96, "as in Python");
-_Static_assert(offsetof(Job, level_around) == 100, "as in Python");
-_Static_assert(offsetof(Job, steps) == 104, "as in Python");
-_Static_assert(offsetof(Job, sights) == 108, "as in Python");
-_Static_assert(offsetof(Job, looks) == 112, "as in Python");
-_Static_assert(offsetof(Job, look_pairs) == 116, "as in Python");
-_Static_assert(offsetof(Job, near) == 120, "as in Python");
-_Static_assert(offsetof(Job, lowest_rows) == 124, "as in Python");
-_Static_assert(offsetof(Job, look_weights) == 128, "as in Python");
-_Static_assert(offsetof(Job, bases) == 132, "as in Python");
-_Static_assert(offsetof(Job, maps) == 136, "as in Python");
-_Static_assert(offsetof(Job, quanta) == 140, "as in Python");
-_Static_assert(offsetof(Job, expected) == 144, "as in Python");
-_Static_assert(offsetof(Job, lowest_priors) == 148, "as in Python");
-_Static_assert(offsetof(Job, centers) == 152, "as in Python");
-_Static_assert(offsetof(Job, flag_weights) == 156, "as in Python");
-_Static_assert(offsetof(Job, lowest_weights) == 160, "as in Python");
-_Static_assert(offsetof(Job, tables) == 164, "as in Python");
-_Static_assert(offsetof(Job, flag_tables) == 168, "as in Python");
-_Static_assert(offsetof(Job, offsets) == 172, "as in Python");
-_Static_assert(offsetof(Job, prices) == 176, "as in Python");
-_Static_assert(offsetof(Job, log_prices) == 180, "as in Python");
-_Static_assert(offsetof(Job, bit_prices) == 184, "as in Python");
-_Static_assert(offsetof(Job, data) == 188, "as in Python");
-_Static_assert(offsetof(Job, grade) == 192, "as in Python");
-_Static_assert(offsetof(Job, wanted) == 196, "as in Python");
-_Static_assert(offsetof(Job, opened) == 200, "as in Python");
-_Static_assert(offsetof(Job, own) == 204, "as in Python");
-_Static_assert(offsetof(Job, small) == 208, "as in Python");
-_Static_assert(offsetof(Job, around) == 212, "as in Python");
-_Static_assert(offsetof(Job, signs) == 216, "as in Python");
-_Static_assert(offsetof(Job, busy) == 220, "as in Python");
-_Static_assert(offsetof(Job, low) == 224, "as in Python");
-_Static_assert(offsetof(Job, worth) == 228, "as in Python");
-_Static_assert(offsetof(Job, classes) == 232, "as in Python");
-_Static_assert(offsetof(Job, closest) == 236, "as in Python");
-_Static_assert(offsetof(Job, crowded) == 240, "as in Python");
-_Static_assert(offsetof(Job, turns) == 244, "as in Python");
-_Static_assert(offsetof(Job, spots) == 248, "as in Python");
-_Static_assert(offsetof(Job, placed) == 252, "as in Python");
-_Static_assert(offsetof(Job, tall) == 256, "as in Python");
-_Static_assert(offsetof(Job, hits) == 260, "as in Python");
-_Static_assert(offsetof(Job, seen) == 264, "as in Python");
-_Static_assert(offsetof(Job, live) == 268, "as in Python");
-_Static_assert(offsetof(Job, bytes) == 272, "as in Python");
-_Static_assert(offsetof(Job, picture_count) == 276, "as in Python");
-_Static_assert(offsetof(Job, side) == 280, "as in Python");
-_Static_assert(offsetof(Job, colors) == 284, "as in Python");
-_Static_assert(offsetof(Job, lapped) == 288, "as in Python");
-_Static_assert(offsetof(Job, restored) == 292, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 296, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 300, "as in Python");
-_Static_assert(offsetof(Job, indices) == 304, "as in Python");
-_Static_assert(offsetof(Job, factors) == 308, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 312, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 316, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 320, "as in Python");
-_Static_assert(offsetof(Job, borders) == 324, "as in Python");
-_Static_assert(offsetof(Job, weights) == 328, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 332, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 336, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 340, "as in Python");
-_Static_assert(offsetof(Job, errors) == 344, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 348, "as in Python");
-_Static_assert(offsetof(Job, planes) == 352, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 356, "as in Python");
-_Static_assert(offsetof(Job, ints) == 360, "as in Python");
-_Static_assert(sizeof(Job) == 364, "as in Python");
+_Static_assert(offsetof(Job, model) == 52, "as in Python");
+_Static_assert(offsetof(Job, rich) == 56, "as in Python");
+_Static_assert(offsetof(Job, led) == 60, "as in Python");
+_Static_assert(offsetof(Job, edge_room) == 64, "as in Python");
+_Static_assert(offsetof(Job, direct) == 68, "as in Python");
+_Static_assert(offsetof(Job, step_count) == 72, "as in Python");
+_Static_assert(offsetof(Job, level_count) == 76, "as in Python");
+_Static_assert(offsetof(Job, even_count) == 80, "as in Python");
+_Static_assert(offsetof(Job, odd_count) == 84, "as in Python");
+_Static_assert(offsetof(Job, grades) == 88, "as in Python");
+_Static_assert(offsetof(Job, region_count) == 92, "as in Python");
+_Static_assert(offsetof(Job, regions) == 96, "as in Python");
+_Static_assert(offsetof(Job, phases) == 100, "as in Python");
+_Static_assert(offsetof(Job, levels) == 104, "as in Python");
+_Static_assert(offsetof(Job, level_places) == 108, "as in Python");
+_Static_assert(offsetof(Job, level_around) == 112, "as in Python");
+_Static_assert(offsetof(Job, steps) == 116, "as in Python");
+_Static_assert(offsetof(Job, sights) == 120, "as in Python");
+_Static_assert(offsetof(Job, looks) == 124, "as in Python");
+_Static_assert(offsetof(Job, look_pairs) == 128, "as in Python");
+_Static_assert(offsetof(Job, near) == 132, "as in Python");
+_Static_assert(offsetof(Job, row_edges) == 136, "as in Python");
+_Static_assert(offsetof(Job, shares) == 140, "as in Python");
+_Static_assert(offsetof(Job, inside) == 144, "as in Python");
+_Static_assert(offsetof(Job, lowest_rows) == 148, "as in Python");
+_Static_assert(offsetof(Job, look_weights) == 152, "as in Python");
+_Static_assert(offsetof(Job, bases) == 156, "as in Python");
+_Static_assert(offsetof(Job, maps) == 160, "as in Python");
+_Static_assert(offsetof(Job, quanta) == 164, "as in Python");
+_Static_assert(offsetof(Job, expected) == 168, "as in Python");
+_Static_assert(offsetof(Job, lowest_priors) == 172, "as in Python");
+_Static_assert(offsetof(Job, centers) == 176, "as in Python");
+_Static_assert(offsetof(Job, flag_weights) == 180, "as in Python");
+_Static_assert(offsetof(Job, lowest_weights) == 184, "as in Python");
+_Static_assert(offsetof(Job, tables) == 188, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 192, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 196, "as in Python");
+_Static_assert(offsetof(Job, prices) == 200, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 204, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 208, "as in Python");
+_Static_assert(offsetof(Job, data) == 212, "as in Python");
+_Static_assert(offsetof(Job, grade) == 216, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 220, "as in Python");
+_Static_assert(offsetof(Job, opened) == 224, "as in Python");
+_Static_assert(offsetof(Job, own) == 228, "as in Python");
+_Static_assert(offsetof(Job, small) == 232, "as in Python");
+_Static_assert(offsetof(Job, around) == 236, "as in Python");
+_Static_assert(offsetof(Job, signs) == 240, "as in Python");
+_Static_assert(offsetof(Job, busy) == 244, "as in Python");
+_Static_assert(offsetof(Job, low) == 248, "as in Python");
+_Static_assert(offsetof(Job, worth) == 252, "as in Python");
+_Static_assert(offsetof(Job, classes) == 256, "as in Python");
+_Static_assert(offsetof(Job, closest) == 260, "as in Python");
+_Static_assert(offsetof(Job, crowded) == 264, "as in Python");
+_Static_assert(offsetof(Job, turns) == 268, "as in Python");
+_Static_assert(offsetof(Job, spots) == 272, "as in Python");
+_Static_assert(offsetof(Job, placed) == 276, "as in Python");
+_Static_assert(offsetof(Job, tall) == 280, "as in Python");
+_Static_assert(offsetof(Job, light) == 284, "as in Python");
+_Static_assert(offsetof(Job, lit) == 288, "as in Python");
+_Static_assert(offsetof(Job, lit_counts) == 292, "as in Python");
+_Static_assert(offsetof(Job, when_found) == 296, "as in Python");
+_Static_assert(offsetof(Job, together) == 300, "as in Python");
+_Static_assert(offsetof(Job, slopes) == 304, "as in Python");
+_Static_assert(offsetof(Job, fit) == 308, "as in Python");
+_Static_assert(offsetof(Job, guesses) == 312, "as in Python");
+_Static_assert(offsetof(Job, edges) == 316, "as in Python");
+_Static_assert(offsetof(Job, hits) == 320, "as in Python");
+_Static_assert(offsetof(Job, seen) == 324, "as in Python");
+_Static_assert(offsetof(Job, live) == 328, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 332, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 336, "as in Python");
+_Static_assert(offsetof(Job, side) == 340, "as in Python");
+_Static_assert(offsetof(Job, colors) == 344, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 348, "as in Python");
+_Static_assert(offsetof(Job, restored) == 352, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 356, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 360, "as in Python");
+_Static_assert(offsetof(Job, indices) == 364, "as in Python");
+_Static_assert(offsetof(Job, factors) == 368, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 372, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 376, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 380, "as in Python");
+_Static_assert(offsetof(Job, borders) == 384, "as in Python");
+_Static_assert(offsetof(Job, weights) == 388, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 392, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 396, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 400, "as in Python");
+_Static_assert(offsetof(Job, errors) == 404, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 408, "as in Python");
+_Static_assert(offsetof(Job, planes) == 412, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 416, "as in Python");
+_Static_assert(offsetof(Job, ints) == 420, "as in Python");
+_Static_assert(sizeof(Job) == 424, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
 _Static_assert(sizeof(Near) == 40, "as in Python");
+_Static_assert(sizeof(Edge) == 32, "as in Python");
 _Static_assert(sizeof(Hit) == 16, "as in Python");
 _Static_assert(sizeof(Shape) == 24, "as in Python");
 
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x07721fb9; }
+EXPORT(layout) i32 job_layout(void) { return 0x0d74671e; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

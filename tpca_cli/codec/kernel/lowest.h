@@ -76,6 +76,7 @@ INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel
         value = keep(line, place, class, q);
     }
     low[place] = mean + value;
+    if (job->edge_room && !channel) extend_edges(job, row, place, low[place]);
     if (job->picture_count) put(job, slot_of(job, row), place, low[place]);
     if (!job->direct) *data = job->symbols ? q : low[place];
 }

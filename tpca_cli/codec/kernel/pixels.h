@@ -4,7 +4,7 @@
 // integers below 2^53, so sums are exact in any order. Tiles without many components, as most are, take less
 // time.
 
-#include "lowest.h"
+#include "led.h"
 
 #include <wasm_simd128.h>
 

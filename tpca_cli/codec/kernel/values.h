@@ -2,7 +2,7 @@
 
 #include "coder.h"
 
-enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 4, MIXED = 2, KINDS = 64, OCTAVES = 16, WEIGHTS = 8, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15, LARGEST_VALUE = 1 << 24 };
+enum { STAGES = TOKENS - 1, ROOM = TOKENS, LARGEST = 4095, LONGEST = 44, SURROUNDINGS = 4, MIXED = 2, KINDS = 64, OCTAVES = 16, WEIGHTS = 8, SURELY_ZERO = -600, FAMILIAR = 30, SMALL = 15, LARGEST_VALUE = 1 << 24, STEEPNESSES = 16, EDGE_BITS = 8, EDGE_FARTHEST = 1 << 20, LIVELY = 250 };
 
 // A row of the tables: logits that the format gives, and counters that start from them.
 typedef struct {
@@ -12,8 +12,8 @@ typedef struct {
 
 static Tokens tokens[FAMILIES][ROWS];
 static Counter near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED], graded[5 * GRADES * KINDS * MIXED];
-static Counter flag_counters[3][512], sign_near[33 * 8], sign_slope[33 * 8];
-static i32 value_weights[FAMILIES][16][MIXED][WEIGHTS], tall_weights[FAMILIES][STAGES][4], flag_weights[16][2][4];
+static Counter flag_counters[3][512], sign_near[33 * 8], sign_slope[33 * 8], sign_edges[3][16 * STEEPNESSES], beyond_counters[2][ROOM];
+static i32 value_weights[FAMILIES][16][MIXED][WEIGHTS], tall_weights[FAMILIES][STAGES][4], flag_weights[16][2][4], sign_weights[16][4];
 
 INLINE i32 least(i32 a, i32 b) { return a < b ? a : b; }
 INLINE i32 clipped(i32 value, i32 low, i32 high) { return value < low ? low : value > high ? high : value; }
@@ -35,11 +35,13 @@ static void start_learning(const Job *job) {
             rest = more;
         }
     }
-    FILL(near_by), FILL(crowd), FILL(flag_counters), FILL(sign_near), FILL(sign_slope);
+    FILL(near_by), FILL(crowd), FILL(flag_counters), FILL(sign_near), FILL(sign_slope), FILL(sign_edges), FILL(beyond_counters);
     if (job->rich) FILL(graded), fill(job->placed, job->rows * OCTAVES * MIXED), fill(job->tall, job->rows * STAGES);
     i32 first = job->rich ? 30000 : 46000, other = job->rich ? 11000 : 12000;
     for (i32 k = 0; k < (i32)(sizeof value_weights / sizeof(i32)); k++) ((i32 *)value_weights)[k] = k % WEIGHTS ? other : first;
     for (i32 k = 0; k < (i32)(sizeof tall_weights / sizeof(i32)); k++) ((i32 *)tall_weights)[k] = k % 4 == 0 ? 10000 : k % 4 == 1 ? 40000 : 15000;
+    for (i32 k = 0; k < (i32)(sizeof sign_weights / sizeof(i32)); k++) ((i32 *)sign_weights)[k] = 22000;
+    if (job->edge_room) __builtin_memset(job->edges, 0, 4 * job->edge_room * job->size);
     for (i32 k = 0; k < (i32)(sizeof flag_weights / sizeof(i32)); k++) ((i32 *)flag_weights)[k] = k % 4 ? 10000 : 40000;
 }
 
@@ -165,14 +167,17 @@ INLINE i32 code_late(const Job *job, Range *range, const Line *line, const Spot 
 // What lies beyond the tokens: its length, in ones, then its digits after the first.
 static i64 code_beyond(Job *job, Range *range, i64 beyond) {
     i64 digits = 1;
-    i32 length = 0;
-    while (code(range, beyond >> (length + 1) > 0, HALF)) {
+    i32 length = 0, learned = job->model > 2;
+    while (learned ? code_plain(range, beyond >> (length + 1) > 0, &beyond_counters[0][least(length, ROOM - 1)]) : code(range, beyond >> (length + 1) > 0, HALF)) {
         if (++length > LONGEST) {
             job->damaged = 1;
             return -1;
         }
     }
-    for (i32 k = length - 1; k >= 0; k--) digits = 2 * digits + code(range, beyond >> k & 1, HALF);
+    for (i32 k = length - 1; k >= 0; k--) {
+        i32 first = learned && k == length - 1, bit = beyond >> k & 1;
+        digits = 2 * digits + (first ? code_plain(range, bit, &beyond_counters[1][least(length, ROOM - 1)]) : code(range, bit, HALF));
+    }
     return digits;
 }
 
@@ -228,6 +233,49 @@ INLINE i32 code_sign(const Line *line, Range *range, i32 turn, i32 steep, i32 ne
     negative = code(range, negative, p);
     learn(near, negative ^ turned, STEADY);
     learn(slope, negative ^ falling, STEADY);
+    return negative;
+}
+
+// The lines of samples along the borders of a tile, of what is known of it, as the other direction has them.
+INLINE void extend_edges(const Job *job, i32 row, i32 place, double value) {
+    const Edge *edge = job->row_edges + row;
+    i32 *edges = job->edges + place * job->edge_room, near = value > EDGE_FARTHEST ? EDGE_FARTHEST : value < -EDGE_FARTHEST ? -EDGE_FARTHEST : (i32)value;
+    for (i32 k = 0; k < 4; k++) edges[edge->at[k]] += near * edge->weight[k] >> EDGE_BITS;
+}
+
+// How steep a difference is: by octaves of steps.
+INLINE i32 steepness_of(i64 difference, double quantum) {
+    union { double value; i64 bits; } steep = {16 * absolute(difference)}, whole = {quantum * (1 << EDGE_BITS)};
+    return clipped((i32)((steep.bits - whole.bits) >> 52) + 1, 0, STEEPNESSES - 1);
+}
+
+// A sign makes the borders to neighbouring tiles smooth: above and below, left and right, and both together.
+INLINE i32 code_smooth_sign(const Job *job, const Line *line, Range *range, i32 turn, i32 place, i32 negative) {
+    const Edge *edge = job->row_edges + line->row;
+    i32 room = job->edge_room, away = line->stride, spot = line->sign_spot;
+    const i32 *own = job->edges + place * room;
+    i64 jumps[4] = {0, 0, 0, 0}, smooth[3];
+    const i32 beside[4] = {-away, away, -1, 1};
+    for (i32 k = 0; k < 4; k++)
+        if (job->inside[place + beside[k]]) jumps[k] = (i64)(own[beside[k] * room + edge->at[k ^ 1]] - own[edge->at[k]]) * edge->weight[k];
+    smooth[0] = jumps[0] + jumps[1], smooth[1] = jumps[2] + jumps[3], smooth[2] = smooth[0] + smooth[1];
+    double quantum = quantum_at(line, place);
+    i32 turned[4] = {turn < 0, smooth[0] < 0, smooth[1] < 0, smooth[2] < 0}, logits[4], *weights = sign_weights[spot];
+    Counter *counters[4] = {sign_near + spot * 8 + (turned[0] ? -turn : turn) + 1};
+    for (i32 k = 0; k < 3; k++) counters[k + 1] = &sign_edges[k][spot * STEEPNESSES + steepness_of(smooth[k], quantum)];
+    i64 sum = 0;
+    for (i32 k = 0; k < 4; k++) {
+        i32 logit = stretch(chance(*counters[k]));
+        logits[k] = turned[k] ? -logit : logit;
+        sum += (i64)logits[k] * weights[k];
+    }
+    i32 p = squashed[place_of(sum >> 16)];
+    negative = code(range, negative, p);
+    i32 error = (negative ? ONE : 0) - p;
+    for (i32 k = 0; k < 4; k++) {
+        weights[k] += (logits[k] * error + (1 << 13)) >> 14;
+        learn(counters[k], negative ^ turned[k], LIVELY);
+    }
     return negative;
 }
 

@@ -111,11 +111,13 @@ INLINE i32 code_row_as(Job *job, Range *outer, i32 writing, i32 rich, const Line
     Range range = *outer;
     range.writing = writing;
     Hit *hit = list;
+    const i32 smooth = job->edge_room > 0 && !line->family;
     for (const Spot *spot = spots, *end = spots + count; spot < end; spot++) {
         double rest = writing ? data[spot->place] : 0;
         i64 q = code_size(job, line, &range, spot, rest, rich);
         if (!q) continue;
-        q = code_sign(line, &range, spot->turn, slope_at(line, spot->place), rest < 0) ? -q : q;
+        i32 negative = rich && smooth ? code_smooth_sign(job, line, &range, spot->turn, spot->place, rest < 0) : code_sign(line, &range, spot->turn, slope_at(line, spot->place), rest < 0);
+        q = negative ? -q : q;
         *hit++ = (Hit){spot->place, spot->class, q};
     }
     *outer = range;
@@ -138,17 +140,24 @@ APART i32 write_rich_row(Job *job, Range *range, const Line *line, const Spot *s
     return code_row_as(job, range, 1, 1, line, spots, count, data, list);
 }
 
-static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count) {
+// `leader` is the row of brightness that the values follow, or -1.
+static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count, i32 leader) {
     const Line line = line_of(job, row, row >= job->colored);
     Spot *spots = (Spot *)job->spots;
     double *data = job->data + row * job->size;
     u8 *busy = job->busy + step->color * job->size;
     line_up(job, spots, row, line.family, phase, places, count);
-    i32 hits = range->writing ? (job->rich ? write_rich_row : write_row)(job, range, &line, spots, count, data, job->hits) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, count, job->hits);
+    const double *wanted = leader >= 0 && job->mode == DECIDE ? less_guessed(job, data) : data;
+    i32 hits = range->writing ? (job->rich ? write_rich_row : write_row)(job, range, &line, spots, count, wanted, job->hits) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, count, job->hits);
     i32 pictures = job->picture_count > 0, slot = pictures ? slot_of(job, row) : 0;
+    i32 *light = job->led && row < job->colored ? job->light + row * job->size : 0, *lit = light ? lit_places(job, row, phase) : 0;
+    if (light) job->lit_counts[2 * row + phase] = hits;
     for (i32 k = 0; k < hits; k++) {  // nobody in this row looks at them
         Hit hit = job->hits[k];
         double value = keep(&line, hit.place, hit.class, hit.symbol);
+        if (leader >= 0) value += job->guesses[hit.place], learn_led(job, row, leader, hit.place, value);
+        if (light) light[hit.place] = within_reach(value), lit[k] = hit.place;
+        if (job->edge_room && row < job->colored) extend_edges(job, row, hit.place, value);
         if (pictures) put(job, slot, hit.place, value);
         if (!job->direct) data[hit.place] = job->symbols ? hit.symbol : value;
         busy[hit.place] = least(busy[hit.place] + (hit.symbol > 1 || hit.symbol < -1 ? 2 : 1), 255);
@@ -211,6 +220,7 @@ INLINE i32 all_small(const double *values, double size) {
 // For each zone, from the last: is what coding saves in error more than what it costs in bits?
 static void choose_flags(Job *job) {
     i32 size = job->size;
+    if (job->led) foresee(job);
     double *later = job->worth, *worth = later + size;
     for (i32 zone = job->zones - 1, color = -1; zone >= 0; zone--) {
         i32 start = job->rows, stop = 0, here = 0;
@@ -222,7 +232,7 @@ static void choose_flags(Job *job) {
         color = here;
         double zeros = 2.5 * job->log_prices[0];  // and the flag, with what its own contexts lose
         for (i32 row = start; row < stop; row++) {
-            const double *prices = job->prices + class_of(job->expected[row]) * TOKENS, *data = job->data + row * size;
+            const double *prices = job->prices + class_of(job->expected[row]) * TOKENS, *data = foreseen(job, row);
             zeros += prices[0] / 2;  // those that contexts foresee cost next to nothing
             double more = prices[1] - prices[0], inverses[GRADES];
             for (i32 g = 0; g < job->grades; g++) inverses[g] = 1 / job->quanta[g * job->rows + row];
@@ -248,8 +258,11 @@ static void clear_uncoded(Job *job) {
     for (i32 row = 0; row < job->rows; row++) {
         i32 lowest = 0;
         for (i32 c = 0; c < job->channels; c++) lowest |= job->lowest_rows[c] == row;
-        for (i32 k = 0; k < job->size && !lowest; k++)
-            if (!job->own[row * job->size + k]) job->data[row * job->size + k] = 0;
+        i32 leader = job->led ? leader_of(job, row) : -1;
+        for (i32 k = 0; k < job->size && !lowest; k++) {
+            i32 guessed = leader >= 0 && job->light[leader * job->size + k];
+            if (!job->own[row * job->size + k] && !guessed) job->data[row * job->size + k] = 0;
+        }
     }
 }
 
@@ -273,6 +286,7 @@ static void walk(Job *job) {
     if (job->grades > 1) code_grades(job, &range);
     if (range.writing) write_lowest(job, &range);
     else read_lowest(job, &range);
+    if (job->led) start_leading(job);
     i32 counts[4];
     for (i32 k = 0; k < 4; k++) {
         counts[k] = k & 1 ? job->odd_count : job->even_count;
@@ -284,12 +298,19 @@ static void walk(Job *job) {
         for (i32 phase = 0; phase < 2; phase++) {
             i32 which = step->color * 2 + phase, *places = job->live + which * job->size;
             if (step->opens) counts[which] = (range.writing ? write_flags : read_flags)(job, &range, index, step, phase, places, counts[which]);
-            if (!counts[which]) continue;
-            look(job, step, phase, places, counts[which]);
-            for (i32 row = step->start; row < step->stop; row++) {
-                expect(job, row, phase, counts[which]);
-                look_around(job, row, phase);
-                code_row(job, &range, row, step, phase, places, counts[which]);
+            i32 led = job->led && step->color;
+            if (led && !phase) forget_some(job);
+            if (counts[which]) look(job, step, phase, places, counts[which]);
+            for (i32 row = step->start; row < step->stop && (led || counts[which]); row++) {
+                i32 leader = led ? leader_of(job, row) : -1;
+                if (leader >= 0) guess_row(job, row, leader, phase, 2 * index + phase + 1);
+                if (leader >= 0 && job->mode == DECIDE) compare_guesses(job, row, leader, phase);
+                if (counts[which]) {
+                    expect(job, row, phase, counts[which]);
+                    look_around(job, row, phase);
+                    code_row(job, &range, row, step, phase, places, counts[which], leader);
+                }
+                if (leader >= 0) settle_row(job, row, leader, phase);
             }
         }
     }
