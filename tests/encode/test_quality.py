@@ -101,3 +101,14 @@ def test_new_images_reach_the_quality_and_others_join_by_psnr(tmp_path) -> None:
         assert opened["deep.png"].dtype == np.uint16
     again = tpca("ls", archive, "--sort", "quality").out.split("\n")[1:]
     assert "deep.png" in again[4] and float(again[0].split()[4]) <= float(again[3].split()[4])
+
+
+def test_the_quality_of_an_image_in_bands_is_that_of_the_whole(tmp_path) -> None:
+    """Bands are lower than what people see errors at: each alone would be judged by other scales."""
+    source = natural(80, 450, 3, 7).repeat(4, axis=0).repeat(4, axis=1)  # (h, w, c)
+    save(tmp_path / "wide.png", source)
+    asked = ("--step", 40, "--tune", "visual", "--json")
+    found = tpca("encode", tmp_path / "wide.png", "-o", tmp_path / "a.h5", *asked).json
+    with Archive(tmp_path / "a.h5") as archive:
+        assert len(archive.index.blocks["first"]) > 1
+        assert abs(found["quality"] - score(source, archive[0])) < 2

@@ -7,6 +7,7 @@ run that was killed takes finished ones from its checkpoint. What could not be r
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import numpy as np
 from tpca_cli import images, store, visual
 from tpca_cli.archive.format import RESIZED, STRIPPED, VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
-from tpca_cli.archive.packing import Job, check_work, pack
+from tpca_cli.archive.packing import BAND_PIXELS, Job, check_work, pack
 from tpca_cli.checkpoint import Checkpoint, plan_digest
 from tpca_cli.codec.coder import VISUAL, Coder
 from tpca_cli.codec.kernel_job import prepare
@@ -30,6 +31,11 @@ from tpca_cli.sources.probe import Kind, Member
 from tpca_cli.sources.read import read_member
 from tpca_cli.sources.read_plan import MACHINE, Reading, skip_or_fail
 from tpca_cli.sources.scan import Skipped
+
+Band = tuple[int, int]
+SEEN_ROWS = (
+    256  # what is looked at together: in less, the largest scales that people see errors at are missing
+)
 
 
 class Share(NamedTuple):
@@ -267,15 +273,37 @@ def _code_pictures(
     if not task.job.bands:
         block = _code(coder, task.group, [picture.pixels for picture in pictures], members)
         return [block], [(one.error, pooled_score([one.evidence])) for one in block.lost]
-    pixels = pictures[0].pixels
+    pixels, member = pictures[0].pixels, members[0]
 
-    def code_band(band: tuple[int, int]) -> CodedBlock:
-        row, rows = band
-        return _code(coder, task.group, [pixels[row : row + rows]], members, row, rows)
+    def code_bands(bands: Sequence[Band]) -> tuple[list[CodedBlock], Measured]:
+        coded = [coder.encode([pixels[row : row + rows]]) for row, rows in bands]
+        blocks = [
+            CodedBlock(_record(one.data, task.group, 1, *band), one.data, [])
+            for one, band in zip(coded, bands, strict=True)
+        ]
+        source = pixels[bands[0][0] : sum(bands[-1])]
+        back = np.concatenate([one.decoded[0] for one in coded])
+        return blocks, _lost(coder, source, back, member, sum(int(one.sse[0]) for one in coded))
 
-    blocks = list(ordered_map(code_band, task.job.bands, threads))
-    bands = [block.lost[0] for block in blocks]
-    return blocks, [(sum(band.error for band in bands), pooled_score([band.evidence for band in bands]))]
+    rows = SEEN_ROWS if coder.tune == VISUAL else 0
+    found = list(ordered_map(code_bands, _together(task.job.bands, rows), threads))
+    lost = [measured for _, measured in found]
+    return [block for blocks, _ in found for block in blocks], [
+        (sum(part.error for part in lost), pooled_score([part.evidence for part in lost]))
+    ]
+
+
+def _together(bands: Sequence[Band], rows: int) -> list[list[Band]]:
+    """Bands that follow one another, with at least so many rows together; the last has what is left."""
+    parts: list[list[Band]] = []
+    for band in bands:
+        if parts and sum(count for _, count in parts[-1]) < rows:
+            parts[-1].append(band)
+        else:
+            parts.append([band])
+    if len(parts) > 1 and sum(count for _, count in parts[-1]) < rows:
+        parts[-2] += parts.pop()
+    return parts
 
 
 # What strip_metadata leaves: without them colors would look different.
@@ -315,38 +343,36 @@ def pooled_score(parts: Sequence[tuple[visual.Evidence, ...]]) -> float | None:
     return min(float(functools.reduce(operator.add, bands).score) for bands in zip(*parts, strict=True))
 
 
-def measured_of(coder: Coder, source: Pixels, back: Pixels, error: int) -> Measured:
-    """What a picture (h, w, c) lost, as its coder counts."""
-    if coder.tune != VISUAL:
-        return Measured(error)
-    return Measured(error, visual.evidence(source, back, 2**coder.basis.depth - 1))
-
-
 def _code(
     coder: Coder,
     group: int,
     pixels: list[Pixels],
     members: Sequence[Member],
-    row: int = 0,
-    rows: int = 0,
 ) -> CodedBlock:
-    """Code one block of whole pictures, or of a band of one."""
+    """Code one block of whole pictures."""
     coded = coder.encode(pixels)
-    record = BlockRecord(len(coded.data), group, 0, len(pixels), row, rows, store.digest_of(coded.data))
-    found = []
-    for source, back, member, error in zip(pixels, coded.decoded, members, coded.sse, strict=True):
-        if CHANNELS[member.mode] != coder.framing.channels:
-            # a gray image in a color group: what counts is the gray that comes back
-            source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
-            error = _squared_error(source, back)
-        found.append(measured_of(coder, source, back, int(error)))
-    return CodedBlock(record, coded.data, found)
+    each = zip(pixels, coded.decoded, members, coded.sse, strict=True)
+    found = [_lost(coder, source, back, member, int(error)) for source, back, member, error in each]
+    return CodedBlock(_record(coded.data, group, len(pixels)), coded.data, found)
 
 
-def _squared_error(one: Pixels, other: Pixels) -> int:
-    """The sum of squared differences, exactly."""
-    difference = np.subtract(one, other, dtype=np.int64)
-    return int(np.vdot(difference, difference))
+def _record(data: bytes, group: int, count: int, row: int = 0, rows: int = 0) -> BlockRecord:
+    return BlockRecord(len(data), group, 0, count, row, rows, store.digest_of(data))
+
+
+def _lost(coder: Coder, source: Pixels, back: Pixels, member: Member, error: int) -> Measured:
+    """What an image lost; of a gray one in a color group, what counts is the gray that comes back."""
+    if CHANNELS[member.mode] != coder.framing.channels:
+        source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
+        difference = np.subtract(source, back, dtype=np.int64)
+        error = int(np.vdot(difference, difference))
+    if coder.tune != VISUAL:
+        return Measured(error)
+    peak, (height, width) = 2**coder.basis.depth - 1, source.shape[:2]
+    count = max(1, min(width // SEEN_ROWS, height * width // BAND_PIXELS))  # side by side: for the memory
+    edges = [width * k // count for k in range(count + 1)]
+    found = [visual.evidence(source[:, a:b], back[:, a:b], peak) for a, b in itertools.pairwise(edges)]
+    return Measured(error, tuple(functools.reduce(operator.add, parts) for parts in zip(*found, strict=True)))
 
 
 def _still_true(coded: Coded, plan: Plan, job: Job) -> bool:
