@@ -91,9 +91,12 @@ class Place:
         try:
             here = os.open(os.fsencode(root), _FOLDER | os.O_NOFOLLOW)
             for part in folders:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=here)
-                below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
+                try:
+                    below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
+                except FileNotFoundError:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=here)
+                    below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
                 os.close(here)
                 here = below
         except OSError as error:
@@ -152,7 +155,7 @@ class TemporaryFile:
         self._wanted = mode
         self._most_open = most_open
         self._keep_owner = keep_owner
-        self._settled = False
+        self._settled = self._named = False
         self.name = temporary_prefix(place.name) + secrets.token_hex(4).encode() + b".tmp"
         self.fd = -1
         self._owner = os.getpid()
@@ -204,6 +207,7 @@ class TemporaryFile:
             with suppress(OSError):
                 fcntl.flock(self.fd, fcntl.LOCK_UN)
             self._rename()
+            self._named = True
             if durable and sync_folder:
                 os.fsync(self.place.folder)
         except OSError as error:
@@ -255,7 +259,7 @@ class TemporaryFile:
             if self not in _live:
                 return
             if self.fd >= 0:
-                if self._owner == os.getpid():
+                if self._owner == os.getpid() and not self._named:
                     with suppress(OSError):
                         os.unlink(self.name, dir_fd=self.place.folder)
                 os.close(self.fd)
