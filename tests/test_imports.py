@@ -50,7 +50,7 @@ NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("tensor_pca", "codec")
 FILES = ("pathlib", "tempfile", "shutil", "glob", "io")
 FILE_LINES, FUNCTION_LINES = 450, 60
-PACKAGE_FILES, PACKAGE_LINES = 186, 34_275
+PACKAGE_FILES, PACKAGE_LINES = 186, 34_280
 
 MODULES = sorted((ROOT / PACKAGE).rglob("*.py"))
 SOURCES = MODULES + sorted((ROOT / "tests").rglob("*.py"))

@@ -23,8 +23,8 @@ from tpca_cli.memory import DEFAULT_MEMORY, Room, writing_bytes
 from tpca_cli.names import check_names, folders_of, matching
 from tpca_cli.parallel import busy_map, ordered_map
 
-WRITERS = 4
-"""Files of a worker that are on their way to the disk while it goes on: it mostly waits for each."""
+WRITERS, WAITING = 4, 96
+"""Files of a worker that are on their way to the disk while it goes on, and with those that wait for it."""
 LARGE = 1 << 20
 """Bytes of a file that is written before the next is decoded: memory has room for few of these."""
 RUN, SHARE = 16, 16
@@ -172,7 +172,10 @@ def _restore(archive: Restorable, work: list[Target], request: DecodeRequest, th
             else:
                 result.found += write(file)
 
-    found = sum(ordered_map(write, small(), WRITERS))  # meanwhile the result counts large ones
+    waiting = ordered_map(
+        write, small(), WRITERS, window=WAITING, weight=lambda file: len(file[2]), budget=WRITERS * LARGE
+    )
+    found = sum(waiting)  # meanwhile the result counts large ones
     result.found += found
     return result
 
