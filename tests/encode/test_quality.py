@@ -8,6 +8,7 @@ from command import tpca
 from pictures import natural, save
 
 from tpca_cli import Archive
+from tpca_cli.encode.code_blocks import _together
 from tpca_cli.rate import DEFAULT_QUALITY
 from tpca_cli.visual import score
 
@@ -112,3 +113,12 @@ def test_the_quality_of_an_image_in_bands_is_that_of_the_whole(tmp_path) -> None
     with Archive(tmp_path / "a.h5") as archive:
         assert len(archive.index.blocks["first"]) > 1
         assert abs(found["quality"] - score(source, archive[0])) < 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 17])
+@pytest.mark.parametrize("rows", [0, 90, 200, 256, 10_000])
+def test_bands_that_are_judged_together_are_all_bands_in_order(count: int, rows: int) -> None:
+    bands = [(80 * k, 80 if k < count - 1 else 33) for k in range(count)]
+    parts = _together(bands, rows)
+    assert [band for part in parts for band in part] == bands
+    assert len(parts) == 1 or all(sum(height for _, height in part) >= rows for part in parts)

@@ -302,7 +302,8 @@ def _together(bands: Sequence[Band], rows: int) -> list[list[Band]]:
         else:
             parts.append([band])
     if len(parts) > 1 and sum(count for _, count in parts[-1]) < rows:
-        parts[-2] += parts.pop()
+        last = parts.pop()
+        parts[-1] += last
     return parts
 
 
