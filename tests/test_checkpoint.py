@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import tpca
 from pictures import folder
 
-from tpca_cli.checkpoint import MARK, Checkpoint, partial_folder, plan_digest, remove_partial
+from tpca_cli.checkpoint import MARK, Checkpoint, check_partial, partial_folder, plan_digest, remove_partial
 from tpca_cli.encode import extend, run
 from tpca_cli.errors import Interrupted, OutputExists
 
@@ -21,6 +24,29 @@ def test_a_result_comes_back_for_its_plan_alone(tmp_path: Path) -> None:
     assert Checkpoint(output, other).get(3) is None
     remove_partial(output)
     assert not partial_folder(output).exists()
+
+
+def test_what_a_killed_removal_leaves_is_ours_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output, real = tmp_path / "a.h5", os.unlink
+    for killed_at in range(22):
+        for plan in range(10):
+            Checkpoint(output, f"{plan:032d}").put(0, {}, b"bytes")
+            Checkpoint(output, f"{plan:032d}").put(1, {}, b"more")
+        left = [killed_at]
+
+        def unlink(*given: Any, left: list[int] = left, **named: Any) -> None:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            real(*given, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", unlink)
+            with contextlib.suppress(KeyboardInterrupt):
+                remove_partial(output)
+        check_partial(output)
+        remove_partial(output)
+        assert not partial_folder(output).exists()
 
 
 @pytest.mark.parametrize("first", [["--size", "16x16"], ["--max-pixels", "5000"], ["--tile", "16"], []])

@@ -117,10 +117,25 @@ def check_partial(output: Path) -> None:
 
 
 def remove_partial(output: Path) -> None:
-    """Remove the partial folder of an output if it is ours."""
+    """Remove the partial folder of an output if it is ours.
+
+    The mark goes last: where this run is killed meanwhile, the next one knows what is left for its own.
+    """
     root = partial_folder(output)
-    if _state(root) == "ours":
-        shutil.rmtree(root, ignore_errors=True)  # which follows no link
+    if _state(root) != "ours":
+        return
+    with contextlib.suppress(OSError):
+        here = os.open(root, _FOLDER)
+        try:
+            for _, folders, files, at in os.fwalk(".", topdown=False, dir_fd=here):  # which follows no link
+                for name in files:
+                    if name != MARK:
+                        os.unlink(name, dir_fd=at)
+                for name in folders:
+                    os.rmdir(name, dir_fd=at)
+        finally:
+            os.close(here)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def _state(root: Path) -> str:
