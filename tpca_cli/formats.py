@@ -45,6 +45,7 @@ EXTENSIONS: dict[bytes, str] = {
     b".hif": "HEIF",
     b".jxl": "JXL",
 }
+JPEG_ENDINGS = tuple(ending for ending, kind in EXTENSIONS.items() if kind == "JPEG")
 
 # Formats whose first bytes alone identify them; BMP, PPM, WebP, AVIF and HEIF need a second look.
 SIGNATURES: tuple[tuple[bytes, str], ...] = (

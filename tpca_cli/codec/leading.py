@@ -58,10 +58,8 @@ def fit_shares(
     not depend on it.
     """
     order, kept = trial.scan.order, len(indices)
-    fit, energy = (
-        np.zeros((kept, 2)),
-        np.ones(kept),
-    )  # products with what is said, and its squares; own squares
+    fit = np.zeros((kept, 2))  # products with what brightness says, and the squares of that
+    energy = np.ones(kept)  # own squares
     for grid, planes in blocks[:: max(-(-len(blocks) // 2), 1)]:
         _, job = run_encoder(trial, grid, DECIDE, {"data": planes[order], "grade": 0})
         fit[order] += job["fit"].reshape(-1, 2)

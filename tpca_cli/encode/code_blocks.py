@@ -33,9 +33,7 @@ from tpca_cli.sources.read_plan import MACHINE, Reading, skip_or_fail
 from tpca_cli.sources.scan import Skipped
 
 Band = tuple[int, int]
-SEEN_ROWS = (
-    256  # what is looked at together: in less, the largest scales that people see errors at are missing
-)
+SEEN_ROWS = 256  # that are looked at together: in fewer, the largest scales of what people see are missing
 
 
 class Share(NamedTuple):

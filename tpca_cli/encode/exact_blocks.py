@@ -17,7 +17,7 @@ from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, Job, bands_of
 from tpca_cli.encode.code_blocks import Coded, Task, weight_of
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.exact.coders import TILE, ExactCoder, FileCoder, JpegCoder, PixelCoder
-from tpca_cli.formats import EXTENSIONS, FILE, sniff
+from tpca_cli.formats import EXTENSIONS, FILE, JPEG_ENDINGS, sniff
 from tpca_cli.interfaces import Pixels
 from tpca_cli.sources.probe import Kind, Member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
@@ -31,7 +31,6 @@ DENSE = 0.35
 """Of the raw pixels: a file below this may be smaller than what its pixels take, and is tried by itself."""
 FILE_BYTES_PER_PIXEL = 4
 """A file that has more counts for more than its pixels when blocks are packed."""
-JPEG_ENDINGS = tuple(ending for ending, kind in EXTENSIONS.items() if kind == "JPEG")
 JOB_BLOCKS, JOBS = 8, 64
 """Blocks of a job, unless there were fewer than so many jobs."""
 NOT_REBUILT = "its coefficients do not give the same bytes"

@@ -29,6 +29,7 @@ from tpca_cli.encode.default_target import target_for, target_with
 from tpca_cli.encode.estimate import sample_value, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
 from tpca_cli.errors import TargetError, UsageError, counted, human
+from tpca_cli.formats import JPEG_ENDINGS
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.quality import decibel, peak_of
 from tpca_cli.rate import EXACT_STEP, StepSearch, Target, first_step
@@ -39,7 +40,6 @@ from tpca_cli.sources.scan import Skipped
 FINEST, COARSEST = 1 / 64, 2000.0
 MAX_PASSES = 8
 MAX_SAMPLE_STEPS = 16
-JPEG_NAMES = (b".jpg", b".jpeg")
 EXACT_SHARE = 0.77  # of JPEG files, that keeping them bit for bit takes: 0.57 to 0.77 were measured
 MENDINGS = 2  # steps that are tried for a share of the jobs
 FAR_DB = 1.0  # a result this far from what was asked for is worth a warning
@@ -365,7 +365,7 @@ def _refuse_growth(request: EncodeRequest, result: Assembled, found: Survey) -> 
 def _tell_of_exact(request: EncodeRequest, result: Assembled, found: Survey, say: Say) -> None:
     """Nearly as many bytes as JPEG files take bit for bit are rarely well spent on less."""
     members = [member for group in found.groups.values() for member in group]
-    jpeg = sum(member.ref.size for member in members if member.ref.name.lower().endswith(JPEG_NAMES))
+    jpeg = sum(member.ref.size for member in members if member.ref.name.lower().endswith(JPEG_ENDINGS))
     resized = any(member.resized for member in members)
     if not resized and jpeg > 0.9 * found.source_bytes and result.payload_bytes > EXACT_SHARE * jpeg:
         say(
