@@ -66,8 +66,8 @@ $(VENV)/ready-fuzz: $(VENV)/ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,fuzz]'
 	@touch $@
 
-fuzz: $(VENV)/ready-fuzz ## fuzz index, blocks and images, guided by coverage: SECONDS=60 for each
-	@for target in index block image; do $(BIN)/python tests/fuzz/fuzz.py $$target $(SECONDS) || exit 1; done
+fuzz: $(VENV)/ready-fuzz ## fuzz index, bundle, blocks, exact blocks and images, guided by coverage: SECONDS=60 for each
+	@for target in index bundle block exact image; do $(BIN)/python tests/fuzz/fuzz.py $$target $(SECONDS) || exit 1; done
 
 compat: $(VENV)/ready ## decode the golden archives with the oldest and the newest wasmtime that are allowed
 	@$(BIN)/python tests/golden/compat.py

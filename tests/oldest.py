@@ -19,7 +19,7 @@ from pip._vendor.packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / f".venv-oldest-{sys.version_info[0]}.{sys.version_info[1]}"
-LISTS = ("dependencies", "dask", "heif", "jxl")
+LISTS = ("dependencies", "dask", "heif", "jxl", "scores")
 NUMBER = re.compile(r"[0-9.]+")  # no early version, nor what an index has besides
 PIP = ("-m", "pip", "--disable-pip-version-check")
 

@@ -11,17 +11,18 @@ import pytest
 from command import tpca
 from pictures import folder
 
-from tpca_cli.checkpoint import MARK, Checkpoint, check_partial, partial_folder, plan_digest, remove_partial
+from tpca_cli.checkpoint import MARK, Checkpoint, check_partial, partial_folder, remove_partial
 from tpca_cli.encode import extend, run
 from tpca_cli.errors import Interrupted, OutputExists
 
 
 def test_a_result_comes_back_for_its_plan_alone(tmp_path: Path) -> None:
     output = tmp_path / "a.h5"
-    one, other = plan_digest({"size": [8, 8]}), plan_digest({"size": None})
+    one, other = {"size": [8, 8]}, {"size": None}
     Checkpoint(output, one).put(3, {"a": 1}, b"bytes")
     assert Checkpoint(output, one).get(3) == ({"a": 1}, b"bytes")
     assert Checkpoint(output, other).get(3) is None
+    assert Checkpoint(output, one, [b"tables"]).get(3) is None
     remove_partial(output)
     assert not partial_folder(output).exists()
 
@@ -30,8 +31,8 @@ def test_what_a_killed_removal_leaves_is_ours_still(tmp_path: Path, monkeypatch:
     output, real = tmp_path / "a.h5", os.unlink
     for killed_at in range(22):
         for plan in range(10):
-            Checkpoint(output, f"{plan:032d}").put(0, {}, b"bytes")
-            Checkpoint(output, f"{plan:032d}").put(1, {}, b"more")
+            Checkpoint(output, {"plan": plan}).put(0, {}, b"bytes")
+            Checkpoint(output, {"plan": plan}).put(1, {}, b"more")
         left = [killed_at]
 
         def unlink(*given: Any, left: list[int] = left, **named: Any) -> None:
@@ -135,6 +136,6 @@ def test_a_link_in_place_of_the_mark_is_no_mark(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (partial_folder(output) / MARK).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OutputExists):
-        Checkpoint(output, "0" * 32)
+        Checkpoint(output, {})
     remove_partial(output)
     assert (partial_folder(output) / MARK).is_symlink()

@@ -27,29 +27,31 @@ ALGORITHMS = tuple(
     for name in ("algorithm1", "algorithm1_streamed", "algorithm2", "algorithm3", "solve", "exact", "krylov")
 )
 FIT, ENCODE, DECODE, REPORT = (f"tpca_cli.{flow}" for flow in ("fit", "encode", "decode", "report"))
+DRAW = "tpca_cli.images.draw"
 CODEC, ARCHIVE, CLUSTER = (f"tpca_cli.{unit}" for unit in ("codec", "archive", "cluster"))
 SOURCES, FRAMES = "tpca_cli.sources", "tpca_cli.frames"
 EXTRAS = ("dask", "distributed", "fsspec", "pyarrow", "torch")
 PICTURES = ("PIL", "simplejpeg")
 KERNEL = ("wasmtime",)
+WORKERS = ("multiprocessing", "concurrent", "threadpoolctl")
 NUMBERS = ("numpy", "scipy", "h5py")
 
 # a command, and what it must not load: these modules and everything below them
 COMMANDS: dict[str, tuple[str, ...]] = {
     "--version": (FIT, ENCODE, DECODE, REPORT, *NUMBERS, *PICTURES, *KERNEL, *EXTRAS),
     "--help": (FIT, ENCODE, DECODE, REPORT, *NUMBERS, *PICTURES, *KERNEL, *EXTRAS),
-    "fit-basis photos -o new.h5 --tile 8": (ENCODE, DECODE, REPORT, CODEC, ARCHIVE, *KERNEL, *EXTRAS),
-    "merge part.h5 -o new.h5": (ENCODE, DECODE, REPORT, CODEC, ARCHIVE, *KERNEL, *EXTRAS),
-    "encode photos -o new.h5 --step 8": (FIT, DECODE, REPORT, *EXTRAS),
+    "fit-basis photos -o new.h5 --tile 8": (ENCODE, DECODE, REPORT, DRAW, CODEC, ARCHIVE, *KERNEL, *EXTRAS),
+    "merge part.h5 -o new.h5": (ENCODE, DECODE, REPORT, DRAW, CODEC, ARCHIVE, *KERNEL, *EXTRAS),
+    "encode photos -o new.h5 --step 8": (FIT, DECODE, REPORT, DRAW, *EXTRAS),
     "decode photos.h5 -o restored": (
-        *(FIT, ENCODE, REPORT, CLUSTER, FRAMES, SOURCES),
+        *(FIT, ENCODE, REPORT, CLUSTER, FRAMES, SOURCES, DRAW),
         *("scipy", *ALGORITHMS, *EXTRAS),
     ),
     "verify photos.h5": (FIT, ENCODE, REPORT, CLUSTER, FRAMES, "scipy", *ALGORITHMS, *EXTRAS),
     "repack photos.h5 -o new.h5": (FIT, ENCODE, REPORT, CLUSTER, FRAMES, "scipy", *ALGORITHMS, *EXTRAS),
     "ls photos.h5": (
         *(FIT, ENCODE, DECODE, CLUSTER, FRAMES, SOURCES),
-        *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS),
+        *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS, *WORKERS),
     ),
     "cat photos.h5 image_0000.png": (
         *(FIT, ENCODE, REPORT, CLUSTER, FRAMES, SOURCES),
@@ -62,9 +64,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff photos.h5 photos": (FIT, ENCODE, REPORT, CLUSTER, FRAMES, "scipy", *ALGORITHMS, *EXTRAS),
     "inspect photos.h5": (
         *(FIT, ENCODE, DECODE, CLUSTER, FRAMES, SOURCES),
-        *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS),
+        *("scipy", *ALGORITHMS, *PICTURES, *KERNEL, *EXTRAS, *WORKERS),
     ),
-    "encode photos -o new.h5 --basis basis.h5 --plain": (FIT, DECODE, REPORT, *KERNEL, *EXTRAS),
+    "encode photos -o new.h5 --basis basis.h5 --plain": (FIT, DECODE, REPORT, DRAW, *KERNEL, *EXTRAS),
     "inspect basis.h5": (
         *(FIT, ENCODE, DECODE, CLUSTER, FRAMES, SOURCES, CODEC),
         *("scipy", *PICTURES, *KERNEL, *EXTRAS),

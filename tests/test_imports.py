@@ -44,13 +44,14 @@ OWNERS = {
     "torch": "torch",
     "pyarrow": "decode",
     "mfusepy": "decode",
+    "numkong": "tensor_pca",
 }
-LATE = ("dask", "distributed", "fsspec", "pyarrow", "mfusepy")
+LATE = ("dask", "distributed", "fsspec", "pyarrow", "mfusepy", "numkong")
 NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("tensor_pca", "codec")
 FILES = ("pathlib", "tempfile", "shutil", "glob", "io")
 FILE_LINES, FUNCTION_LINES = 450, 60
-PACKAGE_FILES, PACKAGE_LINES = 186, 34_300
+PACKAGE_FILES, PACKAGE_LINES = 187, 35_300
 
 MODULES = sorted((ROOT / PACKAGE).rglob("*.py"))
 SOURCES = MODULES + sorted((ROOT / "tests").rglob("*.py"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,3 +104,24 @@ def test_what_was_not_asked_for_is_remembered_but_no_other_target() -> None:
     default = Target.choose()
     assert default == Target("quality", DEFAULT_QUALITY) and default.detail
     assert Target.from_dict(default.to_dict()).detail and not Target.from_dict({"psnr": 36.0}).detail
+
+
+def test_few_steps_are_tried_near_plateaus() -> None:
+    def terraces(step: float) -> float:  # as images have them that were JPEG files
+        return 50 - 6 * math.log(step) + 0.9 * math.sin(6 * math.log(step))
+
+    most = 0
+    for aim in np.arange(28, 44, 0.08):
+        search, tried = StepSearch(Interval(aim - 0.05, aim + 0.05), 5.0, 1e-3, 1e5), 1
+        while not search.record(terraces(search.step)):
+            tried += 1
+        most = max(most, tried)
+    assert most <= 7
+
+
+def test_a_jump_is_not_taken_for_the_slope() -> None:
+    search = StepSearch(Interval(40.0, 40.1), 9.0, 1e-3, 1e5)
+    for step, value in [(9.0, 45.6), (18.8, 42.4), (20.2, 39.6), (19.9, 42.2)]:
+        search.step = step
+        assert not search.record(value)
+    assert search.local_slope == pytest.approx((42.2 - 45.6) / math.log(19.9 / 9.0))

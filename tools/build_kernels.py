@@ -55,19 +55,7 @@ OPENING = """\
 //
 // The kernel works on `the_job`; Python finds it through `job`, and compares `layout` with its own list.
 
-#include <stddef.h>
-#include <stdint.h>
-
-typedef uint8_t u8;
-typedef int8_t i8;
-typedef uint16_t u16;
-typedef int16_t i16;
-typedef uint32_t u32;
-typedef int32_t i32;
-typedef uint64_t u64;
-typedef int64_t i64;
-
-#define EXPORT(name) __attribute__((export_name(#name)))
+#include "{types}"
 """
 CLOSING = """
 static Job the_job;
@@ -93,7 +81,8 @@ def kernels() -> dict[str, Kernel]:
 
 def header(module: str, kernel: Kernel) -> str:
     """The C of what a kernel and Python must agree on."""
-    parts = [OPENING.format(module=module)]
+    types = os.path.relpath(PACKAGE / "kernel" / "types.h", (PACKAGE / kernel.program).parent)
+    parts = [OPENING.format(module=module, types=types)]
     if kernel.constants:
         lines = [f"    {name} = {value}," for name, value in kernel.constants.items()]
         parts.append("\n".join(["\nenum {", *lines, "};\n"]))
@@ -121,9 +110,18 @@ def member(field: Field) -> str:
     return f"{field.c_type}{'' if field.is_array else ' '}{field.name};"
 
 
-def sources_digest(folder: Path) -> str:
+def sources_of(source: Path) -> list[Path]:
+    """A C file and all that it includes of the package."""
+    found = [source]
+    for path in found:
+        names = re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE)
+        found += [beside for name in names if (beside := (path.parent / name).resolve()) not in found]
+    return found
+
+
+def sources_digest(source: Path) -> str:
     """The first digits of the digest of all sources of a kernel."""
-    sources = b"".join(path.read_bytes() for path in sorted(folder.glob("*.[ch]")))
+    sources = b"".join(path.read_bytes() for path in sources_of(source))
     return hashlib.sha256(sources).hexdigest()[:15]
 
 
@@ -131,7 +129,7 @@ def compiled(source: Path) -> bytes:
     """What the pinned compiler makes of a C file."""
     with tempfile.TemporaryDirectory() as place:
         output = Path(place) / "kernel.wasm"
-        digest = f"-DSOURCE=0x{sources_digest(source.parent)}"
+        digest = f"-DSOURCE=0x{sources_digest(source)}"
         environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": place, "ZIG_LOCAL_CACHE_DIR": place}
         flags = [*FLAGS, *SPECIAL_FLAGS.get(source.name, []), digest]
         command = [sys.executable, "-m", "ziglang", "cc", *flags, "-o", str(output), source.name]

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tpca_cli.codec import kernel_run
 from tpca_cli.codec.coder import Coder
-from tpca_cli.codec.contexts import LEVELS, ContextModel, before, build_contexts, log_code
+from tpca_cli.codec.contexts import LEVELS, ContextModel, before, build_contexts, kind_of, log_code
 from tpca_cli.codec.grid import Grid, Level, grid_of
 from tpca_cli.codec.priors import Priors
-from tpca_cli.codec.scan_order import SLOTS, ScanOrder, Step, kind_of
+from tpca_cli.codec.scan_order import SLOTS, ScanOrder, Step
 from tpca_cli.codec.tiling import batches, planes_of
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
@@ -99,8 +99,8 @@ def gather(pictures: Sequence[Pixels], tile: int) -> Material:
     coder = Coder.train(list(pictures), framing, basis, USUAL_STEP, effort=0)
     order, found = coder.model.scan.order, []
     for batch in batches(framing, pictures):
-        planes = planes_of(framing, batch, coder.lapped)
         grid = grid_of(tuple(framing.grid(p.shape[0], p.shape[1]) for p in batch))
+        planes = planes_of(framing, batch, grid.shapes, coder.lapped)
         found.append((grid, basis.analyze(planes, SCALE_BITS if coder.lapped else 0)[order]))
     return Material(coder, found)
 

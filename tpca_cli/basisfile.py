@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,10 @@ from tpca_cli.interfaces import AnyPath
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis, from_arrays
-from tpca_cli.tensor_pca.solve import Operator
 from tpca_cli.tensors import Item
+
+if TYPE_CHECKING:
+    from tpca_cli.tensor_pca.solve import Operator
 
 BASIS_SCHEMA = store.Schema(
     "tpca-basis",
@@ -67,6 +69,7 @@ class StoredBasis:
     operator_kind: str | None  # "modes", "tensor" or None
     digest: str
     identity: store.Identity
+    leaves: Mapping[str, bytes]  # the digests of its datasets, by path, as far as they were needed
 
     @property
     def framing(self) -> Framing:
@@ -178,11 +181,12 @@ def _read(reader: store.Reader) -> StoredBasis:
         raise ValueError(f"tensors {origin.item} in frames {origin.framing.frame_shape}")
     if origin.dtype not in allowed or origin.frames < 1:
         raise ValueError(f"{origin.frames} frames of type {origin.dtype!r} are no frames")
-    kind = "modes" if reader.has("operator/modes/0") else "tensor" if reader.has("operator/lower") else None
+    forms = {"operator/modes/0": "modes", "operator/lower": "tensor"}
+    kind = next((form for name, form in forms.items() if name in reader.shapes), None)
     basis = None
-    if reader.has("basis/energies"):
+    if "basis/energies" in reader.shapes:
         basis = basis_in(reader, origin.method, origin.framing, origin.item)
-    return StoredBasis(origin, basis, kind, reader.digest, reader.identity)
+    return StoredBasis(origin, basis, kind, reader.digest, reader.identity, reader.leaves)
 
 
 def basis_in(reader: store.Reader, method: str, framing: Framing, item: Item | None = None) -> TensorBasis:
@@ -270,7 +274,7 @@ def add_operator(path: AnyPath, operator: Operator) -> None:
 
 def _add_operator(reader: store.Reader, operator: Operator) -> None:
     shape, n = operator.frame_shape, int(reader.meta["frames"])
-    if not reader.has("operator/sums"):
+    if "operator/sums" not in reader.shapes:
         raise ValueError("it holds no operator; fit with --keep-operator or --operator-only")
     sums = reader.array("operator/sums")
     if sums.shape != shape:
@@ -281,7 +285,7 @@ def _add_operator(reader: store.Reader, operator: Operator) -> None:
             raise ValueError("the mode operators do not belong to the frames")
         operator.merge(ModeOperators.from_arrays({"n": np.array([n]), "sums": sums, **modes}))
         return
-    if reader.shape("operator/lower") != (operator.size * (operator.size + 1) // 2,):
+    if reader.shapes["operator/lower"] != (operator.size * (operator.size + 1) // 2,):
         raise ValueError("the operator has another size than the frames")
     _fill(operator, reader)
     operator.count(n, sums)
@@ -289,7 +293,7 @@ def _add_operator(reader: store.Reader, operator: Operator) -> None:
 
 def _fill(operator: TensorOperator, reader: store.Reader) -> None:
     """Read the packed triangle piece by piece, each held to its digest."""
-    digests, values = reader.array("operator/lower_digests"), reader.shape("operator/lower")[0]
+    digests, values = reader.array("operator/lower_digests"), reader.shapes["operator/lower"][0]
     held, row = np.zeros(0, np.int64), 0
     for number, start in enumerate(range(0, values, PIECE)):
         piece = reader.rows("operator/lower", start, min(values, start + PIECE))

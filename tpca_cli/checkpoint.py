@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ LIBRARIES = ("Pillow", "simplejpeg", "numpy")
 """Whose version may decide a byte."""
 
 
-def plan_digest(plan: Mapping[str, Any], *blobs: bytes) -> str:
+def _plan_digest(plan: Mapping[str, Any], blobs: Iterable[bytes]) -> str:
     """The name of a plan: its settings as JSON, whatever bytes belong to it, and the program that ran it."""
     whole = {"plan": plan, "program": _versions()}
     state = hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=DIGEST)
@@ -45,11 +45,11 @@ def plan_digest(plan: Mapping[str, Any], *blobs: bytes) -> str:
 
 
 class Checkpoint:
-    """Results by number, on disk, for one plan."""
+    """Results by number, on disk, for one plan: all that decides them, as JSON and as bytes."""
 
-    def __init__(self, output: Path, plan: str) -> None:
+    def __init__(self, output: Path, plan: Mapping[str, Any], blobs: Iterable[bytes] = ()) -> None:
         self.root = claimed_folder(output)
-        self.folder = self.root / plan
+        self.folder = self.root / _plan_digest(plan, blobs)
         try:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
@@ -58,9 +58,11 @@ class Checkpoint:
     def put(self, number: int, header: Mapping[str, Any], data: bytes) -> None:
         """Keep a finished result; it is there whole or not at all."""
         head = json.dumps(header).encode()
-        body = len(head).to_bytes(4, "little") + head + data
-        digest = hashlib.blake2b(body, digest_size=DIGEST).digest()
-        store.write_file(self._path(number), digest + body, force=True, durable=False, mode=0o600)
+        head = len(head).to_bytes(4, "little") + head
+        digest = hashlib.blake2b(head, digest_size=DIGEST)
+        digest.update(data)
+        whole = b"".join((digest.digest(), head, data))
+        store.write_file(self._path(number), whole, force=True, durable=False, mode=0o600)
 
     def get(self, number: int) -> tuple[dict[str, Any], bytes] | None:
         """A result that was kept earlier, or None; damage counts as absence."""
@@ -68,11 +70,11 @@ class Checkpoint:
             raw = self._path(number).read_bytes()
         except OSError:
             return None
-        body = raw[DIGEST:]
+        body = memoryview(raw)[DIGEST:]
         if hashlib.blake2b(body, digest_size=DIGEST).digest() != raw[:DIGEST]:
             return None
         split = 4 + int.from_bytes(body[:4], "little")
-        return json.loads(body[4:split]), body[split:]
+        return json.loads(bytes(body[4:split])), bytes(body[split:])
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:08d}"

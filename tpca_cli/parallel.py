@@ -10,6 +10,8 @@ small results are sent, large results go through shared memory.
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import functools
 import gc
 import mmap
@@ -17,20 +19,22 @@ import signal
 import sys
 import threading
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from multiprocessing import current_process, get_context
-from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, TypeVar
-
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tpca_cli.errors import TpcaError
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_LOOK = 0.2  # seconds between looks at whether a thread that is waited for lives
+_ROOM = 24 << 20  # bytes that must be free for a thread: 8 MB of stack, and what its first calls take
 _AHEAD = 2  # items that a worker has before it: one under way and one to go on with
 
 
@@ -62,24 +66,127 @@ def _in_threads(
     weight: Callable[[Item], float] | None,
     budget: float,
 ) -> Iterator[Result]:
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="tpca")
-    waiting: deque[tuple[Future[Result], float]] = deque()
+    pool = _Threads(function, workers)
+    waiting: deque[tuple[_Task[Result], float]] = deque()
     load = 0.0
     try:
         for item in items:
             heavy = weight(item) if weight is not None else 0.0
             while waiting and (len(waiting) >= limit or load + heavy > budget > 0):
                 load -= waiting[0][1]
-                yield waiting.popleft()[0].result()  # no name: the consumer alone decides how long it lives
-            try:
-                waiting.append((pool.submit(function, item), heavy))
-            except RuntimeError as error:  # the system has no room for another
-                raise MemoryError(f"work needs threads: {error}") from error
+                # no name for it: the consumer alone decides how long it lives
+                yield pool.result(waiting.popleft()[0])
+            waiting.append((pool.submit(item), heavy))
             load += heavy
         while waiting:
-            yield waiting.popleft()[0].result()
+            yield pool.result(waiting.popleft()[0])
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.dismiss()
+
+
+class _Task(Generic[Result]):
+    """An item on its way: `done` is locked until `outcome` holds the result or `error` what was raised."""
+
+    __slots__ = ("done", "error", "item", "outcome")
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.outcome: list[Result] = []
+        self.error: BaseException | None = None
+        self.done = _thread.allocate_lock()
+        self.done.acquire()
+
+
+class _Token:
+    """Held by a thread as long as it lives, whatever it dies of."""
+
+    __slots__ = ("__weakref__", "ended")
+
+    def __init__(self) -> None:
+        self.ended = _thread.allocate_lock()
+        self.ended.acquire()
+
+
+class _Threads(Generic[Item, Result]):
+    """Threads that work off one queue, started as they are needed.
+
+    By hand, because `threading.Thread.start` and a future of `concurrent.futures` wait for ever where a new
+    thread finds no memory for its first call: seen at two of 57 limits on memory, each 256 kB apart.
+    """
+
+    def __init__(self, function: Callable[[Item], Result], workers: int) -> None:
+        self._function = function
+        self._workers = workers
+        self._tasks: SimpleQueue[_Task[Result] | None] = SimpleQueue()
+        self._given: list[_Task[Result]] = []
+        self._living: list[tuple[weakref.ref[_Token], _thread.LockType]] = []
+        atexit.register(self.dismiss)  # a consumer that never ended: no thread lives on while Python goes
+
+    def submit(self, item: Item) -> _Task[Result]:
+        """Queue an item, with a thread of its own while there are fewer than asked for."""
+        task: _Task[Result] = _Task(item)
+        self._given = [task, *(other for other in self._given if other.done.locked())]
+        self._tasks.put(task)
+        if len(self._living) < min(self._workers, len(self._given)):
+            self._start()
+        return task
+
+    def _start(self) -> None:
+        token = _Token()
+        self._living.append((weakref.ref(token), token.ended))
+        try:
+            mmap.mmap(-1, _ROOM).close()  # OSError: Python ends the process where a thread finds too little
+            _thread.start_new_thread(_work_off, (self._function, self._tasks, token))
+        except (OSError, RuntimeError) as error:
+            self._living.pop()
+            raise MemoryError(f"work needs threads: {error}") from error
+
+    def result(self, task: _Task[Result]) -> Result:
+        """Wait for an item; what its function raised is raised here."""
+        while not task.done.acquire(timeout=_LOOK):
+            if any(token() is None for token, _ in self._living):
+                raise MemoryError("a thread found no memory to work in")
+        if task.error is not None:
+            error, task.error = task.error, None
+            try:
+                raise error
+            finally:
+                del error  # or it would hold itself, through this frame
+        return task.outcome.pop()
+
+    def dismiss(self) -> None:
+        """Drop what has not begun, and wait for what runs."""
+        with suppress(Empty):
+            while True:
+                self._tasks.get_nowait()
+        for _ in self._living:
+            self._tasks.put(None)
+        for token, ended in self._living:
+            while token() is not None and not ended.acquire(timeout=_LOOK):
+                pass
+        self._living.clear()
+        atexit.unregister(self.dismiss)
+
+
+def _work_off(
+    function: Callable[[Item], Result], tasks: SimpleQueue[_Task[Result] | None], token: _Token
+) -> None:
+    """The life of a thread."""
+    ended = token.ended
+    del token  # only what started the thread holds it now, and no traceback
+    sys.settrace(threading.gettrace())  # as `threading` does it, for coverage and profilers
+    sys.setprofile(threading.getprofile())
+    try:
+        while (task := tasks.get()) is not None:
+            try:
+                task.outcome.append(function(task.item))
+            except BaseException as error:
+                task.error = error
+            task.item = None  # the consumer alone decides how long it lives
+            task.done.release()
+            del task
+    finally:
+        ended.release()
 
 
 def side_by_side(
@@ -106,12 +213,16 @@ def alone() -> AbstractContextManager[Any]:
 @functools.lru_cache(maxsize=1)
 def _blas() -> Any:
     """The BLAS of numpy; looking for it takes as long as a product."""
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController().select(user_api="blas")
 
 
 def can_fork() -> bool:
     """Whether forking is safe here: not elsewhere than on Linux, from a side thread or from a worker."""
-    at_home = threading.current_thread() is threading.main_thread() and not current_process().daemon
+    from multiprocessing import current_process
+
+    at_home = threading.get_ident() == threading.main_thread().ident and not current_process().daemon
     return sys.platform == "linux" and at_home
 
 
@@ -140,6 +251,8 @@ def _kept_busy(
     weight: Callable[[Item], float] | None,
     budget: float,
 ) -> Iterator[Result]:
+    from threadpoolctl import threadpool_limits
+
     with threadpool_limits(1):
         if len(items) > 1 and can_fork():
             # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
@@ -222,6 +335,9 @@ class _Crew:
     """The workers and the pipes to them; their end is the end of the pipe."""
 
     def __init__(self, function: Callable[[Any, int], Any], workers: int) -> None:
+        from multiprocessing import get_context
+        from multiprocessing.connection import Pipe
+
         pipes = [Pipe() for _ in range(workers)]
         self._pipes: list[Connection[Any, Any]] = [ours for ours, _ in pipes]
         self._theirs: list[Connection[Any, Any]] = [theirs for _, theirs in pipes]
@@ -263,10 +379,12 @@ class _Crew:
 
     def collect(self) -> dict[int, tuple[bool, Any]]:
         """Wait for at least one result: by item, whether it is good, and it or the exception."""
+        from multiprocessing.connection import wait
+
         results = {}
         busy = [pipe for pipe, load in zip(self._pipes, self._load, strict=True) if load]
-        for pipe in wait(busy):
-            assert isinstance(pipe, Connection)
+        ready = wait(busy)
+        for pipe in (each for each in busy if each in ready):
             try:
                 index, good, result = pipe.recv()
             except (EOFError, OSError) as error:

@@ -35,6 +35,7 @@ BUDGET_USE = 0.97
 TRUNCATION_LOSS_DB = 0.05
 STEEPEST, FLATTEST = -12.0, -0.1  # dB per unit of ln(step) that an extrapolation believes
 NEAR_DB = 0.15  # from here to the aim the slope of the last two values is right to a hundredth of a decibel
+APART = 0.1  # of ln(step): between such steps the curve is smooth, even where images were JPEG files
 EXACT_RMS = 0.1  # a smaller error than this, in pixel values, leaves hardly a sample wrong: exact will do
 EXACT_STEP = 0.4  # about the coarsest step, in pixel values, that gives identical pixels
 DETAIL_AIM = 0.05  # without a target, the error may take this share of the variance of an image
@@ -229,14 +230,18 @@ class StepSearch:
     slope: float = -5.0  # dB per unit of ln(step), until two points are known
     _fine: tuple[float, float] | None = field(default=None, init=False)  # ln(step), value above the aim
     _coarse: tuple[float, float] | None = field(default=None, init=False)
-    _last: tuple[float, float] | None = field(default=None, init=False)
+    _points: list[tuple[float, float]] = field(default_factory=list, init=False)
+    _same: int = field(default=0, init=False)  # how many values before the last were on its side of the aim
 
     def record(self, value: float) -> bool:
         """Take the value measured at `step`; True when the search is over, else `step` is the next to try."""
         if self.interval.holds(value):
             return True
-        point = (math.log(self.step), value)
-        if value > self.interval.aim:
+        point, above = (math.log(self.step), value), value > self.interval.aim
+        again = bool(self._points) and (self._points[-1][1] > self.interval.aim) == above
+        self._same = self._same + 1 if again else 0
+        self._points.append(point)
+        if above:
             self._fine = point
         else:
             self._coarse = point
@@ -258,24 +263,35 @@ class StepSearch:
 
     @property
     def local_slope(self) -> float:
-        """dB per unit of ln(step) between the last two sides, for a search that goes on elsewhere."""
-        if self._fine and self._coarse and math.isfinite(self._fine[1]):
-            (x0, y0), (x1, y1) = self._fine, self._coarse
-            if x1 - x0 > 1e-3 and y0 > y1:
-                return (y1 - y0) / (x1 - x0)
+        """dB per unit of ln(step) around the last step, for a search that goes on elsewhere.
+
+        Closer steps than `APART` may lie on both sides of a jump, or on one plateau.
+        """
+        known = [point for point in self._points if math.isfinite(point[1])]
+        x, y = known[-1] if known else (0.0, 0.0)
+        others = [point for point in known if abs(point[0] - x) >= APART]
+        if others:
+            x0, y0 = min(others, key=lambda point: abs(point[0] - x))
+            if (y - y0) / (x - x0) < FLATTEST:
+                return (y - y0) / (x - x0)
         return self.slope
 
     def _next(self, point: tuple[float, float]) -> float:
         if self._fine and self._coarse:
             (x0, y0), (x1, y1) = self._fine, self._coarse
-            share = (y0 - self.interval.aim) / max(y0 - y1, 1e-12) if math.isfinite(y0) else 0.5
+            over, under = y0 - self.interval.aim, self.interval.aim - y1
+            # a side that stays counts half as much each time: it says little of the curve near the other
+            over, under = (
+                (over, under / 2**self._same) if point == self._fine else (over / 2**self._same, under)
+            )
+            share = over / max(over + under, 1e-12) if math.isfinite(y0) else 0.5
             # stay off the ends, so that a bent curve still shrinks the bracket
             return x0 + min(max(share, 0.05), 0.95) * (x1 - x0)
         if not math.isfinite(point[1]):
             return point[0] + 1.0
-        if self._last is not None and abs(point[0] - self._last[0]) > 1e-9 and math.isfinite(self._last[1]):
-            seen = (point[1] - self._last[1]) / (point[0] - self._last[0])
+        before = self._points[-2] if len(self._points) > 1 else point
+        if abs(point[0] - before[0]) > 1e-9 and math.isfinite(before[1]):
+            seen = (point[1] - before[1]) / (point[0] - before[0])
             self.slope = min(max(seen, STEEPEST), FLATTEST)
-        self._last = point
         move = (self.interval.aim - point[1]) / self.slope
         return point[0] + min(max(move, -2.5), 2.5)

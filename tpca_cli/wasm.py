@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import struct
 import threading
 import zlib
@@ -51,6 +52,9 @@ STRUCT_CODES = {"u32": "I", "i32": "i", "i64": "q", "double": "d"}
 
 SPARE = 4
 """Instances that are kept for threads to come, of all kernels together."""
+
+HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+"""What a system with large pages is told of the memory of instances: fewer of them, found sooner."""
 
 _LIBRARY = ctypes.CDLL(None)
 _local = threading.local()
@@ -126,15 +130,13 @@ class Kernel:
         self.dtypes = {field.name: types[field.element] for field in self.fields if field.is_array}
         self.read_only = {field.name for field in self.fields if field.c_type.startswith("const ")}
         self.offsets: dict[str, int] = {}
-        self._codes: dict[str, str] = {}
-        packed = "<"
+        packed, widest = "<", 1
         for field in self.fields:
             code = STRUCT_CODES["u32" if field.is_array else field.element]
             side = struct.calcsize(f"<{code}")
             packed += "x" * (-struct.calcsize(packed) % side)  # C aligns a number to its own size
-            self.offsets[field.name], self._codes[field.name] = struct.calcsize(packed), f"<{code}"
+            self.offsets[field.name], widest = struct.calcsize(packed), max(widest, side)
             packed += code
-        widest = max(struct.calcsize(code) for code in self._codes.values())
         self._struct = struct.Struct(packed + "x" * (-struct.calcsize(packed) % widest))
         self.size = self._struct.size
 
@@ -150,9 +152,9 @@ class Kernel:
         """The struct with these numbers and addresses, one for each field."""
         return self._struct.pack(*numbers)
 
-    def number(self, head: memoryview, name: str) -> int:
-        """A whole number out of the struct."""
-        return int(struct.unpack_from(self._codes[name], head, self.offsets[name])[0])
+    def unpack(self, head: memoryview) -> dict[str, int]:
+        """The numbers and addresses of a struct, by their fields; all that a kernel writes are whole."""
+        return dict(zip(self.offsets, self._struct.unpack(head), strict=True))
 
     def typed(self, arrays: Mapping[str, Any]) -> dict[str, Array]:
         """Arrays in the types that the list says, which nobody changes from now on."""
@@ -211,10 +213,6 @@ class Kernel:
             raise MemoryError(f"a job needs {at >> 20} MB, more than a kernel can address")
         return Layout(self.pack(numbers), arrays, at)
 
-    def job(self, layout: Layout) -> Job:
-        """A job for this thread; what its arrays hold is not yet set."""
-        return Job(self, layout)
-
 
 class Layout(NamedTuple):
     """The struct of a job; where its arrays begin and end, and their types; the end of all."""
@@ -225,13 +223,21 @@ class Layout(NamedTuple):
 
 
 class Job:
-    """A job in the memory of this thread's instance; its arrays live until the next job."""
+    """A job in the memory of this thread's instance.
+
+    Its `arrays` are there in place, until the next job; `numbers` are those of the struct, once it ran.
+    """
+
+    numbers: dict[str, int]
 
     def __init__(self, kernel: Kernel, layout: Layout) -> None:
-        self._kernel, self._layout, self._instance = kernel, layout, kernel.instance()
+        self._kernel, self._instance = kernel, kernel.instance()
         self._instance.held = {}
-        self._memory = self._instance.memory(layout.end)
-        self._head = self._memory.data[self._instance.job : self._instance.job + kernel.size]
+        memory = self._instance.memory(layout.end)
+        self.arrays: dict[str, Array] = {
+            name: memory[start:stop].view(dtype) for name, (start, stop, dtype) in layout.arrays.items()
+        }
+        self._head = memory.data[self._instance.job : self._instance.job + kernel.size]
         self._head[:] = layout.head
 
     @staticmethod
@@ -242,33 +248,27 @@ class Job:
         tables of a model take as long to copy as some thumbnails to decode.
         """
         held = kernel.instance().held
-        job = kernel.job(kernel.lay_out(values))
-        for name, (start, _, _) in job._layout.arrays.items():
-            value = values[name]
+        layout = kernel.lay_out(values)
+        job = Job(kernel, layout)
+        for name, array in job.arrays.items():
+            value, start = values[name], layout.arrays[name][0]
             if isinstance(value, Room):
                 if not value.scratch:
-                    job[name][:] = 0
+                    array[:] = 0
                 continue
             assert isinstance(value, np.ndarray)
-            place, array = held.get(name, (0, None))
-            if value is not array or place != start:
-                job[name][:] = value.ravel()
+            place, before = held.get(name, (0, None))
+            if value is not before or place != start:
+                array[:] = value.ravel()
             if name in kernel.read_only and not value.flags.writeable:
                 job._instance.held[name] = start, value
         return job
 
-    def __getitem__(self, name: str) -> Array:
-        """An array of the job, in place."""
-        start, stop, dtype = self._layout.arrays[name]
-        return self._memory[start:stop].view(dtype)
-
-    def number(self, name: str) -> int:
-        """A number that the kernel wrote."""
-        return self._kernel.number(self._head, name)
-
-    def run(self) -> None:
+    def run(self) -> Job:
         """Run the kernel over it."""
         self._instance.run()
+        self.numbers = self._kernel.unpack(self._head)
+        return self
 
 
 def _left_over(program: str) -> WasmInstance | None:
@@ -323,6 +323,8 @@ class WasmInstance:
     def _look(self) -> NDArray[np.uint8]:
         address = ctypes.addressof(self._memory.data_ptr(self._store).contents)
         length = self._memory.data_len(self._store)
+        if HUGE_PAGES is not None:  # no harm if the answer is no
+            _LIBRARY.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), HUGE_PAGES)
         return np.frombuffer((ctypes.c_ubyte * length).from_address(address), np.uint8)
 
     def memory(self, size: int) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, pack
+from tpca_cli.archive.packing import BAND_PIXELS, BLOCK_PIXELS, SMALL_PIXELS, pack
 from tpca_cli.codec.grid import Grid
 from tpca_cli.framing import CANVAS_PIXELS, Canvas, Framing
 
@@ -21,7 +21,8 @@ def test_jobs_cover_images_and_rows_once(shapes, tile) -> None:
     for job in jobs:
         pixels = [h * w for h, w in padded[job.first : job.first + job.count]]
         if not job.bands:
-            assert len(pixels) == 1 or sum(pixels) <= BLOCK_PIXELS
+            close = max(h * w for h, w in padded) <= SMALL_PIXELS
+            assert len(pixels) == 1 or sum(pixels) <= (BAND_PIXELS if close else BLOCK_PIXELS)
             continue
         h, _ = shapes[job.first]
         assert job.count == 1 and pixels[0] > BAND_PIXELS
@@ -30,6 +31,14 @@ def test_jobs_cover_images_and_rows_once(shapes, tile) -> None:
         assert all(start % tile == 0 for start, _ in job.bands)
         wide = padded[job.first][1]
         assert all(-(-count // tile) * tile * wide <= BAND_PIXELS + tile * wide for _, count in job.bands)
+
+
+def test_a_few_small_images_are_packed_closely() -> None:
+    framing = Framing("tile", 8, 8, 3)
+    assert [job.count for job in pack([(64, 64)] * 300, framing)] == [128, 128, 44]
+    # one that is larger, or more of them than a reader keeps: as others
+    assert pack([(64, 64)] * 300 + [(136, 128)], framing)[0].count == 32
+    assert pack([(64, 64)] * 1025, framing)[0].count == 32
 
 
 def test_whole_frames_are_never_cut() -> None:
@@ -48,11 +57,11 @@ def test_no_canvas_of_several_images_is_large(shapes, tile) -> None:
 
 
 def test_a_long_and_a_high_image_are_apart() -> None:
-    ordinary = [(96, 128), (128, 96)] * 10
+    ordinary = [(96, 192), (192, 96)] * 7
     framing = Framing("tile", 8, 8, 3)
-    jobs = pack([*ordinary[:10], (1, 8000), (8000, 1), *ordinary[10:]], framing)
-    assert not any({10, 11} <= set(range(job.first, job.first + job.count)) for job in jobs)
-    assert [job.count for job in pack(ordinary, framing)] == [10, 10]
+    jobs = pack([*ordinary[:7], (1, 8000), (8000, 1), *ordinary[7:]], framing)
+    assert not any({7, 8} <= set(range(job.first, job.first + job.count)) for job in jobs)
+    assert [job.count for job in pack(ordinary, framing)] == [7, 7]
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=20))

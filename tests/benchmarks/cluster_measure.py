@@ -168,7 +168,7 @@ def _keeping(refs: Sequence[ImageRef]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         plans, reading = _plans(refs, folder)
         coded = list(code_all(plans, reading, None))
-        spool = Checkpoint(Path(folder, "out.h5"), "measured")
+        spool = Checkpoint(Path(folder, "out.h5"), {})
 
         def keep() -> None:
             for number, item in enumerate(coded):

@@ -1,9 +1,10 @@
-"""Bytes at equal PSNR, SSIM and SSIMULACRA 2: an archive beside JPEG, WebP, AVIF and JPEG XL.
+"""Bytes at equal PSNR, SSIM, SSIMULACRA 2 and color: an archive beside JPEG, WebP, AVIF and JPEG XL.
 
     python tests/benchmarks/curves.py FOLDER [--size 64x64|native] [--limit N] [--tune visual,psnr]
 
 Every codec, and an archive of all pictures at some steps, gives a curve of bytes and quality of the whole
-folder: PSNR pooled over all samples, SSIM and SSIMULACRA 2 as means over pictures. Where two curves overlap
+folder: PSNR pooled over all samples, or over Cb and Cr (`color`), SSIM and SSIMULACRA 2 as means over
+pictures. Where two curves overlap
 their bytes are compared at equal quality (log bytes, straight lines between points); what is printed is the
 geometric mean of our bytes divided by theirs, and over which qualities it was taken. Files of codecs are
 whole files, the archive is the file on disk.
@@ -35,7 +36,8 @@ from tpca_cli.parallel import busy_map
 from tpca_cli.visual import score
 
 CACHE = Path(".bench")
-METRICS = ("psnr", "ssim", "ssimulacra2")
+METRICS = ("psnr", "color", "ssim", "ssimulacra2")
+Measured = tuple[int, float, float, float]  # squared error, SSIM, SSIMULACRA 2, squared error of color
 STEPS = (4.0, 7.0, 12.0, 20.0, 34.0, 56.0)
 EIGHT = ("L", "RGB")
 
@@ -66,13 +68,15 @@ class Curve:
     quality: dict[str, tuple[float, ...]]  # by metric
 
 
-def curve_of(
-    pictures: Sequence[Pixels], points: Sequence[tuple[int, Sequence[tuple[int, float, float]]]]
-) -> Curve:
-    """From the bytes of each point and (squared error, SSIM, SSIMULACRA 2) of each picture there."""
+def curve_of(pictures: Sequence[Pixels], points: Sequence[tuple[int, Sequence[Measured]]]) -> Curve:
+    """From the bytes of each point and what was measured of each picture there."""
     points = sorted(points, key=lambda point: point[0])
+    samples = 2 * sum(picture.shape[0] * picture.shape[1] for picture in pictures)
     quality = {
         "psnr": tuple(psnr(sum(found[0] for found in each), pictures) for _, each in points),
+        "color": tuple(
+            10 * math.log10(255**2 * samples / max(sum(found[3] for found in each), 1)) for _, each in points
+        ),
         "ssim": tuple(float(np.mean([found[1] for found in each])) for _, each in points),
         "ssimulacra2": tuple(float(np.mean([found[2] for found in each])) for _, each in points),
     }
@@ -103,9 +107,19 @@ def _gathered(value: float, metric: str) -> float:
     return 1 - 10 ** (-value / 10) if metric == "ssim" else value
 
 
-def measured(original: Pixels, decoded: Pixels) -> tuple[int, float, float]:
-    """Squared error, SSIM and SSIMULACRA 2."""
-    return squared_error(original, decoded), ssim(original, decoded), score(original, decoded)
+def measured(original: Pixels, decoded: Pixels) -> Measured:
+    """Squared error, SSIM, SSIMULACRA 2 and the squared error of color."""
+    similar, seen = ssim(original, decoded), score(original, decoded)
+    return squared_error(original, decoded), similar, seen, color_error(original, decoded)
+
+
+def color_error(original: Pixels, decoded: Pixels) -> float:
+    """The squared error of Cb and Cr; gray pictures have none."""
+    if original.shape[2] < 3:
+        return 0.0
+    red, green, blue = np.moveaxis(original[..., :3].astype(np.float64) - decoded[..., :3], 2, 0)
+    bright = 0.299 * red + 0.587 * green + 0.114 * blue
+    return float((((blue - bright) / 1.772) ** 2 + ((red - bright) / 1.402) ** 2).sum())
 
 
 def codec_curve(codec: Codec, qualities: Sequence[int], pictures: Sequence[Pixels], workers: int) -> Curve:
@@ -116,16 +130,17 @@ def codec_curve(codec: Codec, qualities: Sequence[int], pictures: Sequence[Pixel
         quality, picture = job
         name = f"{codec.name} {quality} {picture.shape}".encode()
         path = CACHE / hashlib.blake2b(name + picture.tobytes(), digest_size=12).hexdigest()
-        if not path.exists():
+        found: list[float] = json.loads(path.read_text()) if path.exists() else []
+        if len(found) < 1 + len(METRICS):
             data = compress(codec, quality, picture)
-            path.write_text(json.dumps([len(data), *measured(picture, expand(data, picture))]))
-        found: list[float] = json.loads(path.read_text())
+            found = [len(data), *measured(picture, expand(data, picture))]
+            path.write_text(json.dumps(found))
         return found
 
     points = []
     for quality in qualities:
         found = list(busy_map(one, [(quality, picture) for picture in pictures], workers))
-        points.append((int(sum(f[0] for f in found)), [(int(f[1]), f[2], f[3]) for f in found]))
+        points.append((int(sum(f[0] for f in found)), [(int(f[1]), f[2], f[3], f[4]) for f in found]))
     return curve_of(pictures, points)
 
 

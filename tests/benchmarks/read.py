@@ -5,8 +5,9 @@
 The images are taken as RGB and written to an archive, to JPEG and WebP files of about the same PSNR, and to
 JPEG XL where its plugin is installed; JPEG files that the folder has are read as they are, too. Every reader
 gives arrays (h, w, 3) to one loop that only counts them. With several workers, an archive is read by
-`Archive.prefetch`, which has threads; files by threads or processes in batches, whichever is faster. CPU time
-is that of the whole process tree, elapsed time is what counts for several workers on a machine that is not
+`Archive.prefetch`, which has threads; files by threads or processes in batches, whichever is faster: threads
+of Pillow wait for one another, and take more than twice the CPU time for thumbnails. CPU time is that of the
+whole process tree, elapsed time is what counts for several workers on a machine that is not
 busy; of several turns, interleaved, the fastest counts. Ratios within one run are what to compare.
 """
 
@@ -61,7 +62,8 @@ def batch(read: Callable[[str], np.ndarray[Any, Any]], paths: Sequence[str]) -> 
 
 def of_files(read: Callable[[str], np.ndarray[Any, Any]], paths: Sequence[str], pool: Any) -> Iterator[int]:
     """Sizes of the arrays of all files, in order."""
-    parts = [paths[first : first + BATCH] for first in range(0, len(paths), BATCH)]
+    size = max(1, min(BATCH, len(paths) // 8))  # so that all workers have some
+    parts = [paths[first : first + size] for first in range(0, len(paths), size)]
     for arrays in (map if pool is None else pool.map)(partial(batch, read), parts):
         yield from (array.size for array in arrays)
 
@@ -87,9 +89,11 @@ def one_by_one(archive: Archive) -> Iterator[int]:
 
 
 def clock() -> tuple[float, float]:
-    """Elapsed time, and CPU time with that of processes that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used)
+    """Elapsed time, and CPU time with that of workers, which go on running."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    lines = [Path(f"/proc/{worker.pid}/stat").read_text() for worker in multiprocessing.active_children()]
+    ticks = sum(int(spent) for line in lines for spent in line.rpartition(")")[2].split()[11:13])
+    return time.perf_counter(), used.ru_utime + used.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def encoded(image: Image.Image, codec: str, quality: int) -> bytes:
@@ -180,8 +184,7 @@ def compare(archive: Archive, files: dict[str, Callable[[Any], Reader]], workers
             for name, (way, reader) in readers.items():
                 elapsed, cpu = measured(reader, count)
                 best[name] = min((elapsed, cpu, way), best.get(name, (9e9, 9e9, "")))
-                if way != "processes":  # of theirs, only what has ended counts
-                    cpus[name] = min(cpu, cpus.get(name, 9e9))
+                cpus[name] = min(cpu, cpus.get(name, 9e9))
     against = next(iter(files))
     print(f"\n{count} images, {workers} worker{'s' * (workers > 1)}\n")
     print(f"| | images/s | x {against} | CPU ms an image | by CPU | |\n|---|---|---|---|---|---|")

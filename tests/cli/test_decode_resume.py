@@ -78,7 +78,7 @@ def test_files_and_folders_are_synced(archive, tmp_path) -> None:
         pytest.fail("this test needs strace")
     log = tmp_path / "log"
     calls = "fsync,fdatasync,link,linkat,rename,renameat,renameat2"
-    command = ["strace", "-f", "-y", "-qq", "-e", f"trace={calls}", "-o", log, sys.executable]
+    command = ["strace", "-f", "-y", "-qq", "-e", f"trace={calls}", "-o", log, sys.executable, "-B"]
     command += ["-m", "tpca_cli", "decode", archive, "-o", tmp_path / "out"]
     subprocess.run([str(part) for part in command], check=True, env=os.environ, capture_output=True)
     lines = log.read_text().splitlines()

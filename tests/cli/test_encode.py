@@ -144,7 +144,7 @@ def test_an_existing_output_is_kept(photos, tmp_path) -> None:
 def test_growth_is_refused(tmp_path) -> None:
     source = tmp_path / "in"
     source.mkdir()
-    Image.fromarray(natural(64, 64)).save(source / "small.jpg", quality=5)
+    Image.fromarray(natural(64, 64)).save(source / "small.webp", quality=5)
     assert "more than" in tpca("encode", source, "-o", tmp_path / "a.h5", "--psnr", 60, code=1).err
     tpca("encode", source, "-o", tmp_path / "a.h5", "--psnr", 60, "--force")
 

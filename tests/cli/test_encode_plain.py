@@ -242,3 +242,23 @@ def test_method_subspace_encodes_by_itself(place: Path) -> None:
     assert facts["method"] == "subspace" and facts["framing"] == "whole 12x16" and facts["psnr"] >= 30
     save(place / "in" / "other.png", natural(20, 20))
     assert "--size" in tpca("encode", place / "in", "-o", place / "b.h5", *options, code=2).err
+
+
+def test_many_components_give_the_same_bytes_for_any_number_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products of many components, which are computed in slices of 8 bits where that is quick."""
+    pixels = np.random.default_rng(5).integers(0, 256, (130, 16, 12, 1), np.uint8)
+    for number, picture in enumerate(pixels):
+        save(tmp_path / "in" / f"{number:03}.png", picture)
+    tpca(
+        "fit-basis", tmp_path / "in", "-o", tmp_path / "basis.h5", "--components", 110, "--method", "operator"
+    )
+    monkeypatch.setattr("tpca_cli.scores.project.RUN_VALUES", 40 * 16 * 12)
+    for workers in (1, 2):
+        plain(tmp_path, *given(tmp_path), "--workers", workers, output=f"{workers}.h5")
+    assert (tmp_path / "1.h5").read_bytes() == (tmp_path / "2.h5").read_bytes()
+    rows = pixels.reshape(130, -1).astype(np.float64)
+    with Scores(tmp_path / "1.h5") as scores:
+        found, expected = scores.rows(0, 130), rows @ scores.of.basis.matrix
+    assert np.abs(found - expected).max() < 2.0**-24 * np.linalg.norm(rows, axis=1).max()

@@ -76,7 +76,7 @@ def test_auto_says_what_it_chose_and_why(photos: Path, tmp_path: Path) -> None:
     assert chosen["method"] == "subspace" and "24 frames" in chosen["reason"]
     many = tpca("fit-basis", photos, "-o", tmp_path / "c.h5", "--tile", 4, "--components", 5, "--json").json
     assert many["method"] == "operator" and many["frames"] == 24 * 9
-    quiet = tpca("fit-basis", photos, "-o", tmp_path / "d.h5", "--quiet")
+    quiet = tpca("fit-basis", photos, "-o", tmp_path / "d.h5", "-q")
     assert quiet.out == "" and quiet.err == ""
 
 

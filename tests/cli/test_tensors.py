@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from PIL import Image
 
 import tpca_cli
 from tpca_cli import Archive
+from tpca_cli.encode import plain_items
+from tpca_cli.errors import Interrupted
+from tpca_cli.scores.project import Projector
 
 COUNT, M = 12, 4
 KINDS = {
@@ -295,7 +300,68 @@ def test_scores_of_bands_in_a_tiff_of_pages(tmp_path: Path) -> None:
     assert away.max() <= 1  # all components: coefficients of float32 are the only loss
 
 
-@pytest.mark.parametrize("wrong", [("--append",), ("--cluster", "local:1"), ("--psnr", 30), ("--dry-run",)])
+def projected(folder: Path) -> tuple[object, ...]:
+    """Tensors in `in`, a basis of them, and the command that writes their scores."""
+    arrays(folder / "in", "order 5")
+    tpca("fit-basis", folder / "in", "-o", folder / "b.h5", "--method", "subspace", "--components", 2)
+    return ("encode", folder / "in", "--basis", folder / "b.h5", "--plain", "--dtype", "float64", "-o")
+
+
+def test_scores_of_tensors_grow_by_what_is_new_or_changed(tmp_path: Path) -> None:
+    plain, archive = projected(tmp_path), tmp_path / "s.h5"
+    later = tmp_path / "later"
+    later.mkdir()
+    for name in ("03.npy", "05.npy"):
+        (tmp_path / "in" / name).rename(later / name)
+    tpca(*plain, archive)
+    for path in later.iterdir():
+        path.rename(tmp_path / "in" / path.name)
+    np.save(tmp_path / "in" / "01.npy", np.load(tmp_path / "in" / "01.npy") // 2)
+    assert "01.npy differs" in tpca(*plain, archive, "--append", "--on-change", "fail", code=1).err
+    kept = tpca(*plain, tmp_path / "s.h5", "--append", "--on-change", "keep", "--json").json
+    assert kept["appended"] == {"added": 2, "replaced": 0, "unchanged": COUNT - 3}
+    grown = tpca(*plain, archive, "--append", "--json").json
+    assert grown["appended"] == {"added": 0, "replaced": 1, "unchanged": COUNT - 1}
+    assert tpca(*plain, archive, "--append", "--json").json["appended"]["unchanged"] == COUNT
+    tpca(*plain, tmp_path / "anew.h5")
+    with tpca_cli.Scores(archive) as scores, tpca_cli.Scores(tmp_path / "anew.h5") as anew:
+        assert sorted(scores.names_bytes) == anew.names_bytes
+        order = [scores.names_bytes.index(name) for name in anew.names_bytes]
+        np.testing.assert_allclose(scores.rows(0, COUNT)[order], anew.rows(0, COUNT), rtol=1e-12)
+    tpca("verify", archive)
+    Image.new("L", (7, 30)).save(tmp_path / "picture.png")
+    assert "basis of tensors" in tpca("encode", tmp_path / "picture.png", *plain[2:], "x.h5", code=2).err
+
+
+def test_scores_of_tensors_go_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No product is made twice, not even those that were ready before the one that was cut short."""
+    plain, real, made = (*projected(tmp_path), tmp_path / "s.h5", "--workers", 2), Projector.coefficients, []
+    tpca(*plain[:-3], tmp_path / "whole.h5")
+    monkeypatch.setattr(plain_items, "PRODUCT_VALUES", 1)  # a product for each tensor
+    calls, another = itertools.count(), threading.Event()
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        another.set()
+        return real(*given)
+
+    def killed(*given: Any) -> Any:
+        if next(calls) == 0:
+            assert another.wait(60)
+            raise Interrupted(15)
+        return counted(*given)
+
+    monkeypatch.setattr(Projector, "coefficients", killed)
+    assert tpca(*plain, code=None).code == 128 + 15
+    assert 0 < len(made) < COUNT
+    monkeypatch.setattr(Projector, "coefficients", counted)
+    tpca(*plain)
+    assert len(made) == COUNT and not (tmp_path / "s.h5.partial").exists()
+    with tpca_cli.Scores(tmp_path / "s.h5") as scores, tpca_cli.Scores(tmp_path / "whole.h5") as whole:
+        np.testing.assert_allclose(scores.rows(0, COUNT), whole.rows(0, COUNT), rtol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [("--size", "8x8"), ("--psnr", 30), ("--dry-run",)])
 def test_scores_of_tensors_refuse_what_is_for_images(wrong: tuple[object, ...], tmp_path: Path) -> None:
     arrays(tmp_path / "in", "order 1")
     tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--method", "subspace", "--components", 2)

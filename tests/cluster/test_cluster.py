@@ -158,6 +158,20 @@ def test_scores_have_the_bytes_of_one_machine_and_so_have_those_that_are_appende
     assert len({Path(name).read_bytes() for name in made}) == 1
 
 
+def test_scores_of_tensors_have_the_bytes_of_one_machine(address, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tpca_cli.encode.plain_items.PRODUCT_VALUES", 3 * 6 * 5 * 4 * 2)  # four products
+    rng = np.random.default_rng(3)
+    for number in range(12):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        np.save(tmp_path / "in" / f"{number:02}.npy", rng.normal(size=(6, 5, 4, 2)))
+    monkeypatch.chdir(tmp_path)
+    tpca("fit-basis", "in", "-o", "basis.h5", "--method", "subspace", "--components", 4)
+    made = {"alone.h5": ["--workers", 1], "two.h5": ["--workers", 2], "many.h5": ["--cluster", address]}
+    for name, there in made.items():
+        tpca("encode", "in", "-o", name, "--basis", "basis.h5", "--plain", "--dtype", "float64", *there)
+    assert len({Path(name).read_bytes() for name in made}) == 1
+
+
 def test_an_exact_archive_has_the_bytes_of_one_machine(photos, address) -> None:
     oddities(photos / "odd")
     alone = tpca("encode", photos, "-o", "alone.h5", "--exact")

@@ -15,7 +15,7 @@ from reference_symbols import Block
 from tpca_cli.codec.contexts import LEVELS, ContextModel, build_contexts, log_code
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.kernel_run import Symbols, decode, encode, read_symbols, write_symbols
-from tpca_cli.codec.restore import SUBPIXEL, Restorer, fit
+from tpca_cli.codec.restore import BITS, SUBPIXEL, Restorer, _whole_weights, fit
 from tpca_cli.codec.scan_order import ScanOrder, scan_order_of, zone_of
 from tpca_cli.codec.tiling import AFTER, BEFORE, LAP_BITS, lap
 
@@ -206,20 +206,48 @@ def test_lapping_is_undone_to_the_last_bit_of_a_pixel() -> None:
     assert np.array_equal(np.floor(filtered / 64 + 0.5), images / 64)
 
 
-def test_the_restoring_filter_never_makes_its_sample_worse() -> None:
+def test_weights_of_the_filter_are_rounded_together() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(0, 60, 2000) + rng.normal(0, 3, (6, 2000))  # that go together
+    wanted = rng.normal(0, 0.1, (6, 30))
+    gram, right = features @ features.T, features @ (features.T @ wanted)
+    left = (_whole_weights(gram, right).T - wanted * 2.0**BITS).T @ features  # (channels, samples)
+    alone = (np.rint(wanted * 2.0**BITS) - wanted * 2.0**BITS).T @ features
+    assert (left**2).sum() < 0.2 * (alone**2).sum()
+    assert np.array_equal(_whole_weights(gram, gram @ np.full((6, 1), 3 / 2**BITS)), [[3] * 6])
+
+
+@pytest.mark.parametrize("bound", [0, 8])
+def test_the_restoring_filter_never_makes_its_sample_worse(bound: int) -> None:
     rng = np.random.default_rng(0)
     smooth = np.cumsum(np.cumsum(rng.normal(size=(2, 3, 48, 48)), axis=2), axis=3)
     original = np.round(128 + 40 * smooth / smooth.std()).astype(np.float32) * SUBPIXEL
     decoded = original + np.round(rng.normal(0, 30, original.shape)).astype(np.float32)
-    restorer = fit([decoded], [original])
+    restorer = fit([decoded], [original], bound)
     better = decoded.copy()
     restorer.apply(better)
     assert ((better - original) ** 2).sum() < 0.9 * ((decoded - original) ** 2).sum()
-    again = Restorer.from_array(restorer.to_array(), 3)
+    again = Restorer.from_array(restorer.to_array(), 3, bound)
     twice = decoded.copy()
     again.apply(twice)
     assert np.array_equal(twice, better)
     with pytest.raises(ValueError, match="numbers"):
-        Restorer.from_array(restorer.to_array()[:-1], 3)
+        Restorer.from_array(restorer.to_array()[:-1], 3, bound)
     with pytest.raises(ValueError, match="numbers"):
-        Restorer.from_array(restorer.to_array(), 4)
+        Restorer.from_array(restorer.to_array(), 4, bound)
+    for other in (-1, 5000, 8 - bound):
+        with pytest.raises(ValueError, match="numbers"):
+            Restorer.from_array(restorer.to_array(), 3, other)
+
+
+def test_a_filter_with_a_bound_smooths_beside_edges_without_softening_them() -> None:
+    rng = np.random.default_rng(1)
+    steps = np.repeat(np.repeat(rng.integers(20, 230, (1, 1, 12, 12)), 12, axis=2), 12, axis=3)
+    original = (steps * SUBPIXEL).astype(np.float32)
+    decoded = original + np.round(rng.normal(0, 24, original.shape)).astype(np.float32)
+    left = []
+    for bound in (0, 40):
+        better = decoded.copy()
+        fit([decoded], [original], bound).apply(better)
+        left.append(((better - original) ** 2).sum())
+    assert left[1] < 0.8 * left[0]

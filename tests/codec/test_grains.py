@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pictures import natural
 from PIL import Image
 
+from tpca_cli.codec.basis_coding import coder_from_arrays
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import replaced
 from tpca_cli.codec.grains import find_grains
@@ -61,6 +63,29 @@ def test_grains_leave_less_error_in_fewer_bytes() -> None:
     assert price[0] < 0.95 * price[1]
 
 
+def test_values_are_whole_multiples_of_grains() -> None:
+    picture, _ = of_jpeg(70)
+    basis = basis_for(picture, 12.0)
+    coder = Coder.train([picture], FRAMING, basis, 12.0, lapped=False, effort=0)
+    before = replace(coder, whole=0)
+    blocks = [one.encode([picture]) for one in (coder, before)]
+    assert blocks[0].sse.sum() < 0.8 * blocks[1].sse.sum() and blocks[0].bits < 1.05 * blocks[1].bits
+    assert coder.grains is not None and basis.indices is not None
+    values = coder.coefficients(blocks[0].data, [picture.shape[:2]])[0] * 64  # (frames, M)
+    rows = (4 * coder.grains > 2 * 12 * 64) & basis.indices[:, :2].any(axis=1)
+    assert rows.sum() > 20 and not (values[:, rows] % coder.grains[rows]).any()
+    shrunk = before.coefficients(blocks[1].data, [picture.shape[:2]])[0] * 64
+    assert (shrunk[:, rows] % coder.grains[rows]).any()
+    model = coder.model  # an error of a grain counts as it would in the steps that were asked for
+    assert np.allclose(model.heed[0] * (12 * 64) ** 2, model.quanta[0] ** 2)
+    for wrong in (-1, 9, "many"):
+        with pytest.raises(FileRefused):
+            coder_from_arrays(coder.meta | {"whole": wrong}, coder.to_arrays())
+    arrays = {name: array for name, array in coder.to_arrays().items() if name != "grains"}
+    with pytest.raises(FileRefused, match="grains"):
+        coder_from_arrays(coder.meta, arrays)
+
+
 def test_pictures_that_were_no_jpeg_have_none() -> None:
     picture = natural(128, 160, seed=3)
     assert not basis_for(picture, 16.0).oblique
@@ -71,6 +96,7 @@ def test_pictures_that_were_no_jpeg_have_none() -> None:
 def test_steps_below_a_grain_become_it() -> None:
     steps, grains = np.array([4.0, 11.0, 12.0, 40.0, 5.0]), np.array([8, 8, 8, 8, 0])
     assert replaced(steps, grains).tolist() == [8, 8, 12, 40, 5]
+    assert replaced(steps, grains, 4).tolist() == [8, 8, 8, 40, 5]
 
 
 @pytest.mark.parametrize("step", [6.0, 20.0])
@@ -78,12 +104,12 @@ def test_a_coder_with_grains_comes_back_from_its_arrays(step: float) -> None:
     picture, _ = of_jpeg(70)
     basis = basis_for(picture, step)
     coder = Coder.train([picture], FRAMING, basis, step, lapped=False, tune="visual")
-    again = Coder.from_arrays(coder.meta, coder.to_arrays())
+    again = coder_from_arrays(coder.meta, coder.to_arrays())
     block = coder.encode([picture])
     assert np.array_equal(again.decode(block.data, [picture.shape[:2]])[0], block.decoded[0])
     arrays = coder.to_arrays()
     with pytest.raises(FileRefused):
-        Coder.from_arrays(coder.meta, arrays | {"grains": arrays["grains"][:-1]})
+        coder_from_arrays(coder.meta, arrays | {"grains": arrays["grains"][:-1]})
 
 
 def test_oblique_colors_give_every_pixel_back() -> None:

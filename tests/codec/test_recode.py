@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
 
-from tpca_cli.codec.coder import PSNR, VISUAL, Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_run import joined, read_symbols, write_symbols
-from tpca_cli.codec.restore import Restorer, feature_count
+from tpca_cli.codec.restore import Restorer, bright_count, feature_count
+from tpca_cli.codec.tuning import PSNR, VISUAL
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
@@ -63,15 +64,16 @@ def test_images_move_between_blocks_unchanged(coder: Coder, order: list[int], cu
     assert np.array_equal(again.values, together.values) and np.array_equal(again.flags, together.flags)
 
 
-def filtered(coder: Coder, mixed: bool) -> Coder:
+def filtered(coder: Coder, mixed: bool, bound: int) -> Coder:
     rng = np.random.default_rng(0)
     channels = coder.framing.channels
     mixing = rng.integers(-200, 201, (channels, feature_count(channels)))
-    restorer = Restorer(np.arange(1, 8) * 300, rng.integers(-127, 128, (24, 6)), mixing[: channels * mixed])
+    weights = rng.integers(-127, 128, (24, bright_count(bound)))
+    restorer = Restorer(np.arange(1, 8) * 300, weights, mixing[: channels * mixed], bound)
     return dataclasses.replace(coder, restorer=restorer, restore_step=coder.step_units)
 
 
-@pytest.mark.parametrize("restored", ["plain", "restored", "mixed"])
+@pytest.mark.parametrize("restored", ["plain", "restored", "mixed", "bounded"])
 @pytest.mark.parametrize("lapped", [False, True], ids=["apart", "lapped"])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("side", [8, 16, 32])
@@ -80,7 +82,8 @@ def test_the_kernel_does_to_pictures_what_arrays_do(
 ) -> None:
     coder = coder_of(side, channels, lapped)
     assert coder.lapped == lapped
-    coder = filtered(coder, restored == "mixed") if restored != "plain" else coder
+    if restored != "plain":
+        coder = filtered(coder, restored != "restored", 40 if restored == "bounded" else 0)
     pictures = [natural(41, 67, channels, 2), noise(side - 1, 3 * side + 5, channels, 3)]
     pictures += [noise(1, 1, channels, 4), natural(2 * side, 9 * side + 1, channels, 5)]
     check_both_paths(coder, pictures)

@@ -37,6 +37,14 @@ def test_modes_suit_what_varies_inside_of_tiles(channels: int) -> None:
     assert bits[1] < 0.97 * bits[0]
 
 
+def test_components_come_by_their_energy() -> None:
+    """Who decodes the first few gets the most; products of modes would put waves along one axis first."""
+    pictures = tinted(3)
+    found = basis_of(pictures, 6.0)
+    energies = (found.project(Framing("tile", 8, 8, 3).split(pictures[0])) ** 2).sum(axis=0)
+    assert (np.diff(energies) <= 1e-9 * energies[0]).all() and np.allclose(found.energies, energies)
+
+
 def test_modes_keep_the_energy_of_their_operators() -> None:
     """Other modes hold u' A^k u of each operator: as much in all, and at most as much in the first."""
     plain, found = (basis_of(tinted(3), step) for step in (None, 6.0))

@@ -8,6 +8,7 @@ from command import tpca
 from pictures import natural, save
 
 from tpca_cli import Archive
+from tpca_cli.codec.tuning import THUMBNAIL, VISUAL
 from tpca_cli.encode.code_blocks import _together
 from tpca_cli.rate import DEFAULT_QUALITY
 from tpca_cli.visual import score
@@ -48,6 +49,19 @@ def test_appending_measures_too_and_other_targets_do_not(photos, tmp_path) -> No
     assert plain["quality"] is None and plain["quality_min"] is None
 
 
+def test_thumbnails_have_steps_of_their_own_but_for_a_quality(photos, tmp_path) -> None:
+    def tunes(*arguments: object) -> set[str]:
+        tpca("encode", "-o", tmp_path / "a.h5", "--force", *arguments)
+        with Archive(tmp_path / "a.h5") as archive:
+            return {archive.coder(group).tune for group in range(len(archive.groups))}
+
+    assert tunes(photos, "--max-bytes", 8000) == {THUMBNAIL}
+    assert 0.97 * 8000 <= (tmp_path / "a.h5").stat().st_size <= 8000
+    assert tunes(photos / "0.png", photos / "1.png", "--quality", 60) == {VISUAL}
+    assert tunes(photos / "0.png", "--step", 20, "--tune", "visual") == {THUMBNAIL}
+    assert tunes(photos / "1.png", "--append") == {THUMBNAIL}
+
+
 def test_deep_images_and_other_steps_are_refused_in_one_line(photos, tmp_path) -> None:
     deep = (natural(40, 40, 1, seed=1).astype(np.uint16) * 257).astype(np.uint16)
     save(tmp_path / "in" / "a.png", deep)
@@ -58,8 +72,20 @@ def test_deep_images_and_other_steps_are_refused_in_one_line(photos, tmp_path) -
         assert "leave out --tune psnr" in told
 
 
+def test_a_basis_of_tiles_has_steps_for_a_quality_and_a_dense_one_has_not(photos, tmp_path) -> None:
+    tiles, dense = tmp_path / "tiles.h5", tmp_path / "dense.h5"
+    tpca("fit-basis", photos, "-o", tiles, "--tile", 8, "--method", "rank1")
+    tpca("fit-basis", photos, "-o", dense, "--tile", 8, "--method", "operator")
+    for more in ([], ["--link-basis"]):
+        asked = ("--basis", tiles, "--quality", 60, "--force", "--json", *more)
+        assert 60 <= tpca("encode", photos, "-o", tmp_path / "a.h5", *asked).json["quality"] <= 60.5
+    for run in ([], ["--dry-run"]):
+        asked = ("--basis", dense, "--quality", 60, *run)
+        assert "rank-1 tiles" in tpca("encode", photos, "-o", tmp_path / "b.h5", *asked, code=2).err
+
+
 def test_photographs_get_a_quality_without_being_asked(tmp_path) -> None:
-    """And what is no photograph of 8 bits a PSNR: small, deep, flat, with a basis or for the least error."""
+    """And what is no photograph of 8 bits a PSNR: small, deep, flat, or for the least error."""
     photos = tmp_path / "in"
     for number in range(2):
         save(photos / f"{number}.png", natural(136, 160, seed=number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -134,3 +135,14 @@ def test_files_that_inflate_to_more_than_they_say_are_refused():
         FileCoder().decode_files((5).to_bytes(4, "little") + block[4:], [(1, 1)])
     with pytest.raises(FileRefused):
         FileCoder().decode_files(block[:-20], [(1, 1)])
+
+
+def test_what_a_reader_would_take_for_a_trap_is_written_larger(monkeypatch):
+    monkeypatch.setattr("tpca_cli.exact.coders.FILE_BYTES", 1000)
+    for size in (1000, 100_000):
+        block, _ = FileCoder().encode_files([bytes(size)], [(1, 1)])
+        assert FileCoder().decode_files(block, [(1, 1)]) == [bytes(size)]
+    deflated = (100_000).to_bytes(4, "little") + zlib.compress(bytes(100_000), 9)
+    with pytest.raises(FileRefused, match="raise --max-pixels"):
+        FileCoder().decode_files(deflated, [(1, 1)])
+    assert FileCoder().decode_files(deflated, [(1, 1)], scale=100) == [bytes(100_000)]

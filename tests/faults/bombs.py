@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +13,10 @@ from forge import unchecked
 
 from tpca_cli import store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
-from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.archive.writer import Group, exact_group, write_archive
 from tpca_cli.codec.coder import GAIN, Coder
 from tpca_cli.codec.contexts import LEVELS
+from tpca_cli.exact.coders import FileCoder
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
@@ -43,6 +45,21 @@ def coder(framing: Framing, *, dense: int = 0) -> Coder:
     scales, lowest = np.zeros(kept, np.int64), np.zeros((channels, LEVELS), np.int64)
     gains = np.full(kept, GAIN)
     return Coder(framing, basis, 640, kept, False, scales, lowest, np.zeros(channels, np.int64), gains)
+
+
+def zeros_as_file(path: Path, size: int = 300 << 20) -> None:
+    """An exact archive with one file of so many zeros, deflated to a thousandth."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    piece = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    body = b"\x78\xda" + piece * (size >> 20) + packer.flush()
+    checksum = zlib.adler32(bytes(size))
+    group = exact_group(FileCoder(), "u1", 3, 255)
+    one = Entry(b"a.dat", bytes(16), 0, size, 1, 1, "RGB", 0)
+    index = Index.build([one], [BlockRecord(1, 0, 0, 1, 0, 0, bytes(16))])
+    payload = size.to_bytes(4, "little") + body + checksum.to_bytes(4, "big")
+    assert FileCoder().decode_files(payload, [(1, 1)], scale=2.0) == [bytes(size)], "a sound stream"
+    written(path, index, [group], payload)
 
 
 def entry(shape: Shape, name: bytes = b"a.png", mode: str = "RGB") -> Entry:

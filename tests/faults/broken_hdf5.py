@@ -205,6 +205,23 @@ def looping(data: bytes, found: list[Part]) -> Iterator[Broken]:
             break
 
 
+def short_chunks(data: bytes) -> Iterator[Broken]:
+    """Every dataset of one filtered chunk, with a chunk that is said to be no longer than its checksum."""
+    for part in parts(data):
+        order = 2 if part.kind == "OHDR" and data[part.start + 5] & 4 else 0
+        for kind, at, _ in messages(data, part):
+            body = at + 4 + order
+            if kind != 8 or data[body : body + 3] != bytes(
+                (4, 2, 2)
+            ):  # its version, chunked, one and filtered
+                continue
+            rank, width = data[body + 3], data[body + 4]
+            place = body + 5 + rank * width + 1
+            for size in range(5):
+                name = f"{part.kind}-{part.start}-chunk-of-{size}"
+                yield Broken(name, data, part, ((place, struct.pack("<Q", size)),))
+
+
 def everything(data: bytes) -> list[Broken]:
     """All of these."""
     found = parts(data)

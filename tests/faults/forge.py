@@ -15,6 +15,7 @@ from tpca_cli import store
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
+from tpca_cli.store.columns import join_bundle, split_bundle
 
 
 @contextmanager
@@ -89,6 +90,12 @@ def set_attribute(source: Path, target: Path, name: str, value: Any) -> Path:
     """A copy with one root attribute changed or (None) removed, the digest left as it was."""
     target.write_bytes(source.read_bytes())
     with h5py.File(target, "r+", libver=("v110", "v110")) as file:
+        if name == "meta" and "bundle" in file:
+            _, parts = split_bundle(file["bundle"][()], 1 << 24)
+            bundle = join_bundle(value or "", {path: part.content for path, part in parts.items()})
+            del file["bundle"]
+            file.create_dataset("bundle", data=bundle, chunks=bundle.shape, fletcher32=True)
+            return target
         del file.attrs[name]
         if value is not None:
             file.attrs[name] = value

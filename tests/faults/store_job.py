@@ -92,7 +92,7 @@ def fingerprint(target: str) -> str:
     with store.open_checked(target, SCHEMA) as file:
         whole.update(repr((sorted(file.attrs.items()), file.meta, tuple(file.stored))).encode())
         for name in file.stored:
-            whole.update(repr((name, file.shape(name))).encode())
+            whole.update(repr((name, file.shapes[name])).encode())
             if name != "payload":
                 whole.update(file.array(name).tobytes())
         for number, digest in enumerate(file.array("digests")):

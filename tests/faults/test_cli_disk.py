@@ -172,7 +172,7 @@ def test_16_a_read_only_file_system(place: Path) -> None:
     assert "Read-only" in ended.err
 
 
-@pytest.mark.parametrize("limit", [700, 5000])
+@pytest.mark.parametrize("limit", [700, 3000])
 def test_17_a_file_size_limit(place: Path, limit: int) -> None:
     before, listing = sha(place / "a.h5"), sorted(os.listdir(place))
     ended = run(["prlimit", f"--fsize={limit}", *TPCA, *map(str, commands(place)["encode"])])

@@ -16,7 +16,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LONGEST = {"index": 8192, "block": 32768, "image": 8192}
+LONGEST = {"index": 8192, "bundle": 8192, "block": 32768, "exact": 8192, "image": 8192}
 
 
 def main() -> None:

@@ -147,8 +147,16 @@ def of_jpeg(seed: int, h: int = 192, w: int = 184) -> Any:
 def grains(work: Path, target: Path) -> None:
     """The steps, tiles and colors of JPEG files, with steps by region."""
     sample = [of_jpeg(seed) for seed in (1, 2)]
-    coder = trained(work, sample, 8, lapped=False, tune="visual")
+    coder = replace(trained(work, sample, 8, lapped=False, tune="visual"), whole=0)
     assert coder.basis.oblique and coder.grains is not None and 20 < np.count_nonzero(coder.grains) < 192
+    write(target, coder, [of_jpeg(3, 40, 56), picture(24, 17, 3, 4)], [(0, 1, 0, 0), (1, 1, 0, 0)])
+
+
+def whole_grains(work: Path, target: Path) -> None:
+    """The same with values that are whole multiples of those steps, in regions where they are steps."""
+    sample = [of_jpeg(seed) for seed in (1, 2)]
+    coder = replace(trained(work, sample, 8, lapped=False, tune="visual"), whole=4)
+    assert len(np.unique(coder.model.whole.sum(axis=1))) > 1  # grades differ in them
     write(target, coder, [of_jpeg(3, 40, 56), picture(24, 17, 3, 4)], [(0, 1, 0, 0), (1, 1, 0, 0)])
 
 
@@ -184,6 +192,14 @@ def colors(work: Path, target: Path) -> None:
     coder = trained(work, [picture(192, 184, 3, seed) for seed in (11, 12)], 8, lapped=True)
     assert coder.restorer is not None and coder.restorer.mixing.any()
     write(target, coder, [picture(33, 42, 3, 13), picture(7, 3, 3, 14)], [(0, 2, 0, 0)])
+
+
+def bounded_filter(work: Path, target: Path) -> None:
+    """The same with differences within a bound, of pictures with edges."""
+    pictures = [picture(192, 184, 3, seed) // 128 * 90 + picture(192, 184, 3, seed) // 3 for seed in (15, 16)]
+    coder = trained(work, pictures, 8, lapped=True)
+    assert coder.restorer is not None and coder.restorer.bound and coder.restorer.weights[:, 6:].any()
+    write(target, coder, [pictures[0][:33, :42], pictures[1][:7, :3]], [(0, 2, 0, 0)])
 
 
 def see_through(work: Path, target: Path) -> None:
@@ -343,8 +359,10 @@ ARCHIVES = (
     regions,
     second_model,
     grains,
+    whole_grains,
     third_model,
     third_model_plain,
+    bounded_filter,
     whole,
     dense,
     coded,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tpca_cli import parallel
 from tpca_cli.errors import Interrupted
 from tpca_cli.parallel import busy_map, ordered_map
 
@@ -99,7 +104,45 @@ def test_nothing_runs_after_the_consumer_was_interrupted(error: BaseException) -
     seen = len(finished)
     time.sleep(0.05)
     assert len(finished) == seen
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tpca")]
+
+
+@pytest.mark.parametrize("taken", [0, 3])
+def test_a_thread_that_dies_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    """As one does that finds no memory for a call: before its first item, or while it has one."""
+
+    def die(function: object, tasks: SimpleQueue[object], token: object) -> None:
+        for _ in range(taken):
+            tasks.get()
+
+    monkeypatch.setattr(parallel, "_work_off", die)
+    with pytest.raises(MemoryError, match="thread"):
+        list(ordered_map(abs, range(10), 2))
+
+
+def test_a_thread_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(parallel.mmap, "mmap", full)
+    with pytest.raises(MemoryError, match="threads"):
+        list(ordered_map(abs, range(10), 2))
+
+
+def test_python_ends_while_a_map_is_half_read() -> None:
+    """What runs is finished first, and nothing is waited for that cannot come."""
+    program = """
+import time
+from tpca_cli.parallel import ordered_map
+def work(item):
+    time.sleep(0.05)
+    print(item, flush=True)
+    return item
+results = ordered_map(work, range(1000), 2)
+next(results)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0 and not ended.stderr
+    assert 1 <= len(ended.stdout.split()) <= 1 + 2 * 2
 
 
 def test_large_items_and_large_results_pass_each_other() -> None:

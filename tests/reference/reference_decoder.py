@@ -10,6 +10,7 @@ import hashlib
 import json
 import struct
 import sys
+import zlib
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -30,7 +31,8 @@ BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("ro
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
 
-FEATURES = {"coded-basis", "regions", "model-2", "model-3", "tensor-items", "grains", "oblique-colors"}
+FEATURES = {"coded-basis", "regions", "model-2", "model-3", "tensor-items"}
+FEATURES |= {"grains", "whole-grains", "oblique-colors", "bounded-filter"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
 Group = tuple[dict[str, Any], Arrays]  # settings and arrays
@@ -62,21 +64,56 @@ class Record:
     peak: int
 
 
+@dataclass(frozen=True)
+class Contents:
+    """The metadata and the datasets of a file."""
+
+    version: int
+    meta: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+    data: dict[str, bytes]
+
+
+def contents(path: Path) -> Contents:
+    """Section 2: everything in the file, in a bundle or not, held to the digest."""
+    with h5py.File(path, "r") as file:
+        attributes = dict(file.attrs)
+        datasets: dict[str, Any] = {}
+        file.visititems(
+            lambda at, item: datasets.update({at: item}) if isinstance(item, h5py.Dataset) else None
+        )
+        shapes = {at: tuple(item.shape) for at, item in datasets.items()}
+        data = {at: item[()].tobytes() for at, item in datasets.items()}
+    if "bundle" in data:
+        del shapes["bundle"]
+        raw = data.pop("bundle")
+        at = 4 + int.from_bytes(raw[:4], "little")
+        meta, *lines = zlib.decompress(raw[4:at], -15).split(b"\n")
+        attributes["meta"] = meta
+        for line in lines:
+            name, shape, size = line.decode().split(" ")
+            shapes[name] = tuple(int(side) for side in shape.split("x"))
+            data[name] = zlib.decompress(raw[at : at + int(size)], -15)
+            at += int(size)
+        assert at == len(raw)
+    check_digest(attributes, shapes, data)
+    return Contents(int(attributes["format_version"]), json.loads(attributes["meta"]), shapes, data)
+
+
 def records(path: Path) -> list[Record]:
     """Section 3: of each image that was not replaced, in order."""
-    with h5py.File(path, "r") as file:
-        check_digest(file)
-        groups = json.loads(file.attrs["meta"])["groups"]
-        images, blocks = table(file["images"], IMAGE[2]), table(file["blocks"], BLOCK)
-        extras, at, raw = [b""], 0, bytes(file["extras"][()]) if "extras" in file else b""
-        while at < len(raw):
-            size = int.from_bytes(raw[at : at + 4], "little")
-            extras.append(raw[at + 4 : at + 4 + size])
-            at += 4 + size
-        kinds, reasons = (
-            [empty, *(json.loads(bytes(file[name][()])) if name in file else [])]
-            for name, empty in (("metadata", {}), ("reasons", []))
-        )
+    file = contents(path)
+    groups = file.meta["groups"]
+    images, blocks = table(file, "images", IMAGE[2]), table(file, "blocks", BLOCK)
+    extras, at, raw = [b""], 0, file.data.get("extras", b"")
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 4], "little")
+        extras.append(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    kinds, reasons = (
+        [empty, *json.loads(file.data.get(name, b"[]"))]
+        for name, empty in (("metadata", {}), ("reasons", []))
+    )
     group = {b["first"] + k: b["group"] for b in blocks for k in range(b["count"])}
     return [
         Record(
@@ -93,29 +130,23 @@ def records(path: Path) -> list[Record]:
 
 def decode(path: Path, components: int | None = None) -> list[Decoded]:
     """All images of an archive that were not replaced, in order."""
-    with h5py.File(path, "r") as file:
-        check_digest(file)
-        meta = json.loads(file.attrs["meta"])
-        holders = {
-            group["basis_digest"]: k
-            for k, group in reversed(list(enumerate(meta["groups"])))
-            if f"groups/{k}/basis" in file
-        }
-        groups = [
-            (
-                group["coder"],
-                arrays_of(file[f"groups/{holders[group['basis_digest']]}/basis"])
-                | arrays_of(file[f"groups/{k}/tables"]),
-            )
-            for k, group in enumerate(meta["groups"])
-        ]
-        assert all(set(group.get("features", [])) <= FEATURES for group in meta["groups"])
-        images, blocks = (
-            table(file["images"], IMAGE[int(file.attrs["format_version"])]),
-            table(file["blocks"], BLOCK),
+    file = contents(path)
+    holders = {
+        group["basis_digest"]: k
+        for k, group in reversed(list(enumerate(file.meta["groups"])))
+        if f"groups/{k}/basis" in file.data
+    }
+    groups = [
+        (
+            group["coder"],
+            arrays_of(file.data[f"groups/{holders[group['basis_digest']]}/basis"])
+            | arrays_of(file.data[f"groups/{k}/tables"]),
         )
-        names = bytes(file["names"][()]).split(b"\0")
-        payload = bytes(file["payload"][()])
+        for k, group in enumerate(file.meta["groups"])
+    ]
+    assert all(set(group.get("features", [])) <= FEATURES for group in file.meta["groups"])
+    images, blocks = table(file, "images", IMAGE[file.version]), table(file, "blocks", BLOCK)
+    names, payload = names_of(file), file.data["payload"]
     priors = json.loads(PRIORS.read_text())
     groups = [with_plain_basis(priors, *group) for group in groups]
     parts: dict[int, Image] = {}
@@ -138,7 +169,9 @@ def decode(path: Path, components: int | None = None) -> list[Decoded]:
     ]
 
 
-def check_digest(file: h5py.File) -> None:
+def check_digest(
+    attributes: dict[str, Any], shapes: dict[str, tuple[int, ...]], data: dict[str, bytes]
+) -> None:
     """Section 2: the root digest covers every attribute and dataset but the payload's bytes."""
     whole = hashlib.blake2b(digest_size=16)
 
@@ -146,38 +179,47 @@ def check_digest(file: h5py.File) -> None:
         whole.update(struct.pack("<Q", len(data)) + data)
 
     for name in ("format", "format_version", "meta"):
-        value = file.attrs[name]
+        value = attributes[name]
         part(name.encode())
         part(b"int" if name == "format_version" else b"str")
         part(struct.pack("<q", value) if name == "format_version" else bytes(value))
     part(b"datasets")
-    paths: list[str] = []
-    file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
-    for path in sorted(paths):
-        data = file[path]
+    for path in sorted(data):
         part(path.encode())
         part(b"u1")
-        part(struct.pack(f"<{data.ndim}Q", *data.shape))
-        part(b"" if path == "payload" else hashlib.blake2b(data[()].tobytes(), digest_size=16).digest())
-    assert whole.hexdigest().encode() == bytes(file.attrs["digest"])
+        part(struct.pack(f"<{len(shapes[path])}Q", *shapes[path]))
+        part(b"" if path == "payload" else hashlib.blake2b(data[path], digest_size=16).digest())
+    assert whole.hexdigest().encode() == bytes(attributes["digest"])
 
 
-def table(planes: h5py.Dataset, columns: tuple[tuple[str, int], ...]) -> list[dict[str, int]]:
+def table(file: Contents, name: str, columns: tuple[tuple[str, int], ...]) -> list[dict[str, int]]:
     """Section 3: a record is a column of bytes; each field is little-endian."""
-    rows = planes[()].T.tolist()
+    raw, count = file.data[name], file.shapes[name][1]
     found = []
-    for record in rows:
+    for record in (raw[k::count] for k in range(count)):
         at, fields = 0, {}
-        for name, width in columns:
-            fields[name] = int.from_bytes(bytes(record[at : at + width]), "little")
+        for field, width in columns:
+            fields[field] = int.from_bytes(record[at : at + width], "little")
             at += width
         found.append(fields)
     return found
 
 
-def arrays_of(data: h5py.Dataset) -> Arrays:
+def names_of(file: Contents) -> list[bytes]:
+    """Section 3: the names of images, folded or not."""
+    if "names" in file.data:
+        return file.data["names"].split(b"\0")
+    raw, count = file.data["folded"], file.shapes["images"][1]
+    found, last = [], b""
+    for begin, end, middle in zip(raw, raw[count:], raw[2 * count :].split(b"\0")[:count], strict=False):
+        last = last[:begin] + middle + last[len(last) - end :]
+        found.append(last)
+    return found
+
+
+def arrays_of(raw: bytes) -> Arrays:
     """Section 3: named arrays, each behind a line of text; as (shape, flat list)."""
-    raw, at, found = bytes(data[()]), 0, {}
+    at, found = 0, {}
     while at < len(raw):
         end = raw.index(b"\n", at)
         name, code, text = raw[at:end].decode().split(" ")
@@ -243,7 +285,7 @@ def decode_block(
     out = []
     for image in values_of_block(priors, group, data, shapes, components):
         if "restore" in arrays and near and (components is None or components >= kept):
-            out.append(restore(image, arrays["restore"][1]))
+            out.append(restore(image, arrays["restore"][1], settings.get("bound", 0)))
         else:
             out.append(to_pixels(image, 6, 2 ** settings["basis"]["depth"] - 1))
     return out
@@ -270,6 +312,7 @@ def values_of_block(
         "centers": arrays["centers"][1],
         "factors": arrays["factors"][1] if "factors" in arrays else [64],
         "grains": arrays["grains"][1] if "grains" in arrays else [0] * kept,
+        "whole": settings.get("whole", 0),
         "region": settings.get("region", 1),
         "model": settings.get("model", 1),
         "shares": rows_of(*arrays["shares"]) if "shares" in arrays else [],

@@ -5,14 +5,12 @@ What is coded by a model, coefficients and samples, is defined by the kernels an
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
-from reference_decoder import BLOCK, IMAGE, Arrays, arrays_of, check_digest, table
+from reference_decoder import BLOCK, IMAGE, Arrays, arrays_of, contents, names_of, table
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,11 @@ class Held:
 def held(path: Path) -> list[Held]:
     """Section 14: every image of an archive whose groups are all exact, in order."""
     found: list[Held] = []
-    with h5py.File(path, "r") as file:
-        check_digest(file)
-        groups = json.loads(file.attrs["meta"])["groups"]
-        images, blocks = table(file["images"], IMAGE[2]), table(file["blocks"], BLOCK)
-        names, payload = bytes(file["names"][()]).split(b"\0"), bytes(file["payload"][()])
-        tables = [arrays_of(file[f"groups/{k}/tables"]) for k in range(len(groups))]
+    file = contents(path)
+    groups = file.meta["groups"]
+    images, blocks = table(file, "images", IMAGE[2]), table(file, "blocks", BLOCK)
+    names, payload = names_of(file), file.data["payload"]
+    tables = [arrays_of(file.data[f"groups/{k}/tables"]) for k in range(len(groups))]
     at = 0
     for block in blocks:
         data, at = payload[at : at + block["size"]], at + block["size"]

@@ -40,6 +40,7 @@ class Block:
         self.places: list[Place] = settings["places"]
         own = settings["steps"]
         self.grains = dict(zip(self.places, settings.get("grains", [0] * len(own)), strict=True))
+        self.whole: int = settings.get("whole", 0)
         self.own_steps = dict(zip(self.places, own, strict=True))
         self.steps = {p: self._grained(p, step) for p, step in self.own_steps.items()}
         self.centers, channels = settings["centers"], 1 + max(c for _, _, c in self.places)
@@ -146,7 +147,7 @@ class Block:
         return self._grained(place, step)
 
     def _grained(self, place: Place, step: int) -> int:
-        return self.grains[place] if 2 * step < 3 * self.grains[place] else step
+        return self.grains[place] if 2 * step < (self.whole or 3) * self.grains[place] else step
 
     def _start_leading(self) -> None:
         """Section 8: what the lowest components say of how colors go with brightness."""
@@ -211,8 +212,10 @@ class Block:
         if size:
             self.sizes[key] = min(size, 4095)
             self.signs[key] = self._sign(*key)
-            offset = self.priors["OFFSETS"][k][min(size, 3)]
-            self.values[key] += (self.signs[key] * (256 * size - offset) * self._step(*key) + 128) >> 8
+            step, offset = self._step(*key), self.priors["OFFSETS"][k][min(size, 3)]
+            if self.whole and step == self.grains[key[0]] and key[0][:2] != (0, 0):
+                offset = 0
+            self.values[key] += (self.signs[key] * (256 * size - offset) * step + 128) >> 8
         place, tile = key
         if place in self.borders and place[2] == 0:
             value = clip(self.values[key], -(2**20), 2**20)

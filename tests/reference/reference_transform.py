@@ -77,9 +77,10 @@ def to_pixels(image: Image, bits: int, peak: int) -> Image:
     return [[[max(0, min(shifted(v, bits), peak)) for v in pixel] for pixel in row] for row in image]
 
 
-def restore(image: Image, numbers: list[int]) -> Image:
+def restore(image: Image, numbers: list[int], bound: int) -> Image:
     """The restoring filter; samples come in 1/64 and are filtered in 1/8."""
-    borders, weights, mixing = numbers[:7], numbers[7:151], numbers[151:]
+    each = 8 if bound else 6
+    borders, weights, mixing = numbers[:7], numbers[7 : 7 + 24 * each], numbers[7 + 24 * each :]
     fine = [[[max(-1024, min(shifted(v, 3), 3071)) for v in pixel] for pixel in row] for row in image]
     height, width, channels = len(fine), len(fine[0]), len(fine[0][0])
     light = [[(p[0] + 2 * p[1] + p[2]) >> 2 if len(p) >= 3 else p[0] for p in row] for row in fine]
@@ -89,6 +90,10 @@ def restore(image: Image, numbers: list[int]) -> Image:
 
     def bend(plane: list[list[int]], y: int, x: int, down: int, right: int) -> int:
         return at(plane, y + down, x + right) + at(plane, y - down, x - right) - 2 * plane[y][x]
+
+    def bounded(y: int, x: int, pairs: tuple[tuple[int, int], ...]) -> int:
+        beside = [at(light, y + s * down, x + s * right) for down, right in pairs for s in (1, -1)]
+        return sum(max(-bound, min(near - light[y][x], bound)) for near in beside)
 
     def box(plane: list[list[int]]) -> list[list[int]]:
         tall = [[sum(at(plane, y + k, x) for k in range(-2, 3)) for x in range(width)] for y in range(height)]
@@ -118,7 +123,10 @@ def restore(image: Image, numbers: list[int]) -> Image:
     for y, x in product(range(height), range(width)):
         a, d = across[y][x], down[y][x]
         kind = 3 * sum(a + d > border for border in borders) + (2 * a > 3 * d) + 2 * (2 * d > 3 * a)
-        change = sum(weights[6 * kind + k] * bend(light, y, x, *pair) for k, pair in enumerate(PAIRS))
+        change = sum(weights[each * kind + k] * bend(light, y, x, *pair) for k, pair in enumerate(PAIRS))
+        if bound:
+            change += weights[each * kind + 6] * bounded(y, x, PAIRS[:4])
+            change += weights[each * kind + 7] * bounded(y, x, PAIRS[4:])
         features = [bend(plane, y, x, *pair) for plane in planes for pair in PAIRS]
         features += [plane[y][x] for plane in follows]
         for c in range(channels):

@@ -64,18 +64,20 @@ def test_any_coder_is_read_the_same_way(name: str) -> None:
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("largest", [0, 40, 1023])
-def test_a_harsh_filter_on_noise_is_read_the_same_way(channels: int, largest: int) -> None:
+@pytest.mark.parametrize("bound", [0, 31, 4095])
+def test_a_harsh_filter_on_noise_is_read_the_same_way(channels: int, largest: int, bound: int) -> None:
     """Large weights on the largest differences: no sum of the restoring filter is rounded."""
-    from tpca_cli.codec.restore import Restorer, feature_count
+    from tpca_cli.codec.restore import Restorer, bright_count, feature_count
 
     pictures = [noise(24, 24, channels, 1) // 128 * 255, noise(13, 9, channels, 2)]
     coder = coder_of(2, (8, 8, channels), "tile", 64 * channels, 300.0, pictures)
-    signs = np.where(np.arange(24 * 6).reshape(24, 6) % 5 < 3, 127, -127)
+    size = bright_count(bound)
+    signs = np.where(np.arange(24 * size).reshape(24, size) % 5 < 3, 127, -127)
     features = feature_count(channels)
     mixing = np.where(np.arange(channels * features) % 7 < 3, largest, -largest).reshape(channels, features)
     if not largest or channels == 1:
         mixing = np.zeros((0, 0), np.int64)
-    restorer = Restorer(np.arange(1, 8) * 4000, signs, mixing)
+    restorer = Restorer(np.arange(1, 8) * 4000, signs, mixing, bound)
     check_agreement(dataclasses.replace(coder, restorer=restorer, restore_step=coder.step_units), pictures)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpca_cli.images import text_width
+from tpca_cli.images.draw import text_width
 from tpca_cli.report.sheets import (
     FONT,
     INK,

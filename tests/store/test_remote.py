@@ -31,6 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder(root / "photos", 6, sizes=((40, 56), (64, 64)))
     tpca("encode", root / "photos", "-o", root / "photos.h5", "--step", 8, "--force")
     tpca("fit-basis", root / "photos", "-o", root / "basis.h5", "--tile", 8)
+    tpca("encode", root / "photos", "-o", root / "scores.h5", "--basis", root / "basis.h5", "--plain")
     return root
 
 
@@ -151,6 +152,26 @@ def test_s3_is_read_by_ranges(files: Path) -> None:
             np.testing.assert_array_equal(far[5], near[5])
         assert tpca("ls", f"{bucket}/a/photos.h5").out == tpca("ls", files / "photos.h5").out
         assert "No such file" in tpca("ls", f"{bucket}/missing.h5", code=5).err
+
+
+@pytest.mark.parametrize("name", ["photos.h5", "scores.h5"])
+def test_a_file_is_opened_once_by_each_command(name: str, files: Path, tmp_path: Path) -> None:
+    """However the command finds out what it is."""
+    picture, restored = tmp_path / "s.png", tmp_path / "out"
+    commands = [("inspect",), ("verify",), ("inspect", "--list"), ("inspect", "--spectrum", picture)]
+    with file_server(files) as server:
+        for command, *options in [*commands, ("decode", "-o", restored)]:
+            server.requests.clear()
+            far = tpca(command, server.url(name), *options, "--json").json
+            assert [method for method, _, _ in server.requests].count("HEAD") == 1, (command, *options)
+            starts = [asked.startswith("bytes=0-") for _, asked, _ in server.requests]
+            assert starts.count(True) == 1, (command, *options)
+            if command != "decode":
+                assert far["digest"] == tpca("inspect", files / name, "--json").json["digest"]
+    near = tpca("decode", files / name, "-o", tmp_path / "near", "--json").json
+    assert near["images"] == far["images"] == 6
+    for path in (tmp_path / "near").rglob("*.*"):
+        assert path.read_bytes() == (restored / path.relative_to(tmp_path / "near")).read_bytes()
 
 
 def test_the_guard_and_the_digests_hold(files: Path, tmp_path: Path) -> None:

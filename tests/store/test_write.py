@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tpca_cli import store
-from tpca_cli.errors import OutputExists
+from tpca_cli.errors import OutputExists, StorageError
 from tpca_cli.store import Field, Schema
 
 from .samples import SMALL, write_small
@@ -110,6 +110,23 @@ def test_same_content_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
+def test_a_digest_that_an_array_brings_is_held_to_what_was_written(tmp_path: Path) -> None:
+    schema, array = Schema("tpca-any", 1, {"kept/it": Field("u2", (None, 4))}), np.ones((9, 4), "u2")
+
+    def write(name: str, array: Any, **known: bytes) -> None:
+        with store.create(tmp_path / name, schema) as file:
+            file.put("kept/it", array, compress=False, **known)
+
+    write("first.h5", array)
+    with store.open_checked(tmp_path / "first.h5", schema, keep="kept") as reader:
+        digest = reader.leaves["kept/it"]
+    write("again.h5", array, digest=digest)
+    assert (tmp_path / "again.h5").read_bytes() == (tmp_path / "first.h5").read_bytes()
+    with pytest.raises(StorageError, match="did not read back"):
+        write("other.h5", array + np.uint16(1), digest=digest)
+    assert not (tmp_path / "other.h5").exists()
+
+
 def test_bookkeeping_is_small(tmp_path: Path) -> None:
     schema = Schema("tpca-six", 1, {f"d{n}": Field("u1", (None,)) for n in range(6)})
     with store.create(tmp_path / "x.h5", schema) as file:
@@ -193,3 +210,24 @@ def test_a_writer_keeps_to_its_table(tmp_path: Path, act: Any, error: type[Excep
     with pytest.raises(error), store.create(tmp_path / "x.h5", SMALL) as file:
         act(file)
     assert os.listdir(tmp_path) == []
+
+
+def test_small_datasets_take_little_more_than_their_content(tmp_path: Path) -> None:
+    fields = {f"{k}/{name}": Field("u1", (None,)) for k in "ab" for name in ("one", "two", "three")}
+    path, schema = (
+        tmp_path / "x.h5",
+        Schema("tpca-any", 1, fields | {"bulk": Field("u1", (None,), bulk=True)}),
+    )
+    with store.create(path, schema) as file:
+        for name in fields:
+            file.put(name, np.arange(50, dtype="u1"), compress=False)
+        rows = file.stream("bulk", "u1", (), 4000, rows=3000)
+        file.describe()
+        rows.append(np.zeros(3000, "u1"))
+    around = path.stat().st_size - sum(file.checked.stored.values())
+    assert around < 1500  # a header takes 100 bytes: 268 with the room that HDF5 leaves for attributes
+    # a file that is cut off in its bulk data has all that says what it is
+    os.truncate(path, path.stat().st_size - 2000)
+    with store.open_checked(path, schema, cut=True) as cut:
+        assert cut.shapes["bulk"] == (3000,)
+        assert cut.array("b/two").tolist() == list(range(50))

@@ -38,17 +38,17 @@ def coder(group: Group) -> JpegCoder | FileCoder | PixelCoder:
     return _coder(str(meta["method"]), group.tables.tobytes(), numbers)
 
 
-def files(group: Group, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
-    """The files of a block of a group that holds files."""
+def files(group: Group, data: bytes, shapes: Sequence[Shape], scale: float) -> list[bytes]:
+    """The files of a block of a group that holds files, of up to `scale` times the usual bytes."""
     found = coder(group)
     if isinstance(found, PixelCoder):
         raise FileRefused("a block of pixels where files were expected")
-    return found.decode_files(data, shapes)
+    return found.decode_files(data, shapes, scale)
 
 
-def checked_files(group: Group, index: Index, block: int, data: bytes) -> list[bytes]:
+def checked_files(group: Group, index: Index, block: int, data: bytes, scale: float) -> list[bytes]:
     """The files of a block, each held to the digest of its source unless it was replaced."""
-    found = files(group, data, index.block_shapes(block))
+    found = files(group, data, index.block_shapes(block), scale)
     for image, file in enumerate(found, int(index.blocks["first"][block])):
         if index.mode(image):
             check_digest(file, index.images["digest"][image].tobytes(), index.names[image])

@@ -17,7 +17,7 @@ from tpca_cli.quality import psnr
 if TYPE_CHECKING:
     from tpca_cli.archive.writer import Contents
 
-INDEX_PARTS = ("names", "images", "blocks", "reasons", "skipped")
+INDEX_PARTS = ("names", "folded", "images", "blocks", "reasons", "skipped")
 SHOWN_REASONS = 20  # of the most frequent ones
 
 

@@ -6,6 +6,7 @@
 | `blocks`          | u1    | (33, b)  | byte planes of `BLOCK_COLUMNS`: one record per block                |
 | `images`          | u1    | (63, n)  | byte planes of `IMAGE_COLUMNS`: one per image, in block order       |
 | `names`           | u1    | (bytes,) | n names, each ended by NUL; relative, `/` between folders           |
+| `folded`          | u1    | (bytes,) | the same in its place in version 2: what differs from name to name  |
 | `extras`          | u1    | (bytes,) | EXIF, ICC, XMP, .. blobs, each behind its length (u4); none twice   |
 | `metadata`        | u1    | (bytes,) | JSON list of {kind: 1 + position in `extras`}, see METADATA         |
 | `reasons`         | u1    | (bytes,) | JSON list of lists of texts: why images are kept in part            |
@@ -19,7 +20,8 @@ Root attributes: `format` = "tpca-archive", `format_version`, `digest`, and `met
 (the largest sample value that its images use: PSNR is relative to it), `features` (names of whatever a
 reader must know besides this table; one that it does not know makes it refuse the file), `basis_digest` and
 the settings of its `coder`. Integers are little-endian; byte planes and lists of arrays are explained in
-`columns`. `extras`, `metadata`, `reasons` and `skipped` are absent when empty.
+`columns`. `extras`, `metadata`, `reasons` and `skipped` are absent when empty. Where all datasets but
+`payload` have at most half a megabyte, version 2 holds them and `meta` in one, `bundle` (`store.columns`).
 
 Version 1 has image records of 49 bytes (`IMAGE_COLUMNS_V1`), neither `metadata` nor `reasons`, and neither
 `peak` nor `features`; it is read for ever, and an archive that was made in it is extended in it.
@@ -42,14 +44,10 @@ the length of a refinement layer at the end of the block's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tpca_cli import formats
-from tpca_cli.errors import FileRefused
 from tpca_cli.formats import FILE
 from tpca_cli.store import Field, Schema
 
@@ -80,7 +78,7 @@ IMAGE_COLUMNS = {
     "metadata": 4,  # 1 + position in `metadata`, 0 for none
     "reasons": 3,  # 1 + position in `reasons`, 0 for none
     "mode_bits": 2,  # permissions of the source file, 12 bits
-    "quality": 2,  # SSIMULACRA 2 as `quality_code` has it, 0 where it was not measured
+    "quality": 2,  # SSIMULACRA 2 in hundredths from LOWEST_QUALITY on, plus 1; 0 where it was not measured
     "flags": 1,  # what of the source is not in the archive, see FLAGS
 }
 IMAGE_COLUMNS_V1 = {
@@ -122,11 +120,11 @@ EXACT_METHODS = ("jpeg", "files", "pixels")
 """Groups whose images come back exactly (`pixels`: within a stated error); the first two hold whole files."""
 FILE_METHODS = EXACT_METHODS[:2]
 CODED_BASIS, REGIONS, ITEMS = "coded-basis", "regions", "tensor-items"
-GRAINS, OBLIQUE = "grains", "oblique-colors"
+GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED = "grains", "whole-grains", "oblique-colors", "bounded-filter"
 MODELS = {2: "model-2", 3: "model-3"}
 """What values are predicted from, beyond what all readers know, and the feature that says so."""
 FEATURES: frozenset[str] = frozenset(
-    {CODED_BASIS, REGIONS, ITEMS, GRAINS, OBLIQUE, *MODELS.values()}
+    {CODED_BASIS, REGIONS, ITEMS, GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED, *MODELS.values()}
     | {f"exact-{method}" for method in EXACT_METHODS}
 )
 """What a group may ask of its reader by name; a group with any other is refused."""
@@ -138,11 +136,6 @@ LOWEST_QUALITY = -200.0
 def any_exact(groups: Iterable[Mapping[str, Any]]) -> bool:
     """Whether some groups come back exactly: files may be among their images that are no pictures."""
     return any(group["method"] in EXACT_METHODS for group in groups)
-
-
-def quality_code(score: float | None) -> int:
-    """A score as an archive stores it, in hundredths; 0 for none."""
-    return 0 if score is None else 1 + round(100 * (max(score, LOWEST_QUALITY) - LOWEST_QUALITY))
 
 
 MODES = ("", "L", "LA", "RGB", "RGBA", "I;16", "LA;16", "RGB;16", "RGBA;16", FILE)
@@ -167,19 +160,10 @@ _FIELDS_V1 = {
 _FIELDS = {
     **_FIELDS_V1,
     "images": Field("u1", (sum(IMAGE_COLUMNS.values()), None)),
+    "names": Field("u1", (None,), optional=True),  # as in version 1, or:
+    "folded": Field("u1", (None,), optional=True),
     "metadata": Field("u1", (None,), optional=True),
     "reasons": Field("u1", (None,), optional=True),
+    "bundle": Field("u1", (None,), optional=True),
 }
 SCHEMAS = {1: Schema(FORMAT, 1, _FIELDS_V1), 2: Schema(FORMAT, 2, _FIELDS)}
-
-
-def frame_sizes(groups: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.int64]:
-    """Height and width of the frames of each group, (groups, 2)."""
-    try:
-        framings = [group["coder"]["framing"] for group in groups]
-        sizes = np.array([[int(framing[side]) for side in ("height", "width")] for framing in framings])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise FileRefused("a group without frames") from None
-    if sizes.min() < 1 or sizes.max() >= 2**16:
-        raise FileRefused(f"frames of {sizes.min()} to {sizes.max()} pixels")
-    return sizes.astype(np.int64)

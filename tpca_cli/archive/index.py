@@ -22,14 +22,13 @@ from tpca_cli.archive.format import (
     DTYPES,
     FILE_METHODS,
     FLAGS,
+    LOWEST_QUALITY,
     MODE_PEAKS,
     MODES,
     MODES_V1,
     PARTIAL,
     PEAK,
     VERSION,
-    frame_sizes,
-    quality_code,
 )
 from tpca_cli.archive.limits import (
     MAX_REASONS,
@@ -43,7 +42,16 @@ from tpca_cli.archive.limits import (
 from tpca_cli.errors import FileRefused
 from tpca_cli.formats import FILE
 from tpca_cli.names import check_names
-from tpca_cli.store.columns import join_blobs, join_bytes, pack, split_blobs, split_bytes, unpack
+from tpca_cli.store.columns import (
+    fold_bytes,
+    join_blobs,
+    join_bytes,
+    pack,
+    split_blobs,
+    split_bytes,
+    unfold_bytes,
+    unpack,
+)
 
 Ints = npt.NDArray[np.int64]
 MAX_BLOCK_PIXELS = 2**19  # besides one row of frames, which may be long; a bound for files that lie
@@ -103,6 +111,7 @@ class Index:
     offsets: Ints = field(init=False)  # where each block begins; one more for the end
     alive: Ints = field(init=False)  # the images that were not replaced, in block order
     samples: Ints = field(init=False)  # of each image as it is returned; zero for replaced ones
+    group_of: Ints = field(init=False)  # the group of each image
 
     def __post_init__(self) -> None:
         ends = np.cumsum(self.blocks["size"], dtype=np.int64)
@@ -111,6 +120,8 @@ class Index:
         counts = np.array([CHANNELS[mode] for mode in MODES])
         channels = counts.take(self.images["mode"], mode="clip")  # `check` refuses those that are not known
         object.__setattr__(self, "samples", self.images["height"] * self.images["width"] * channels)
+        blocks = np.searchsorted(self.blocks["first"], np.arange(len(self)), side="right") - 1
+        object.__setattr__(self, "group_of", self.blocks["group"][blocks if len(ends) else []])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -127,6 +138,8 @@ class Index:
         """The block that holds an image, or the consecutive blocks of its bands."""
         firsts = self.blocks["first"]
         stop = int(firsts.searchsorted(image, "right"))
+        if not self.blocks["rows"][stop - 1]:
+            return range(stop - 1, stop)
         return range(int(firsts.searchsorted(firsts[stop - 1])), stop)
 
     def block_shapes(self, block: int) -> list[tuple[int, int]]:
@@ -165,10 +178,10 @@ class Index:
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
         """The datasets of the index, in the version that it has."""
-        columns = COLUMNS[self.version]
+        columns, names = COLUMNS[self.version], list(self.names)
         zeros = {"reserved": np.zeros(len(self), np.int64)}
         arrays = {
-            "names": join_bytes(list(self.names)),
+            **({"names": join_bytes(names)} if self.version == 1 else {"folded": fold_bytes(names)}),
             "images": pack({**zeros, **self.images}, columns),
             "blocks": pack(self.blocks, BLOCK_COLUMNS),
         }
@@ -194,7 +207,10 @@ class Index:
             raise FileRefused("an image has an unknown mode or error")
         images["peak"] = np.array([MODE_PEAKS[mode] for mode in MODES], np.int64)[images["mode"]]
         blocks = unpack(arrays["blocks"], BLOCK_COLUMNS, raw=("digest",))
-        names = split_bytes(arrays["names"], len(images["mode"]))
+        if ("names" in arrays) == ("folded" in arrays):
+            raise FileRefused("no names of images, or two lists of them")
+        split, list_of = (split_bytes, "names") if "names" in arrays else (unfold_bytes, "folded")
+        names = split(arrays[list_of], len(images["mode"]))
         extras = split_blobs(arrays["extras"]) if "extras" in arrays else []
         return cls(
             tuple(names),
@@ -210,15 +226,7 @@ class Index:
     def with_peaks(self, groups: Sequence[Mapping[str, Any]]) -> Index:
         """A checked index with the range of the samples that each group names."""
         peaks = np.array([group.get("peak", PEAK[group["dtype"]]) for group in groups] or [0], np.int64)
-        return replace(self, images={**self.images, "peak": peaks[self.groups_of()]})
-
-    def groups_of(self) -> Ints:
-        """The group of each image."""
-        first, group = self.blocks["first"], self.blocks["group"]
-        if not len(first):
-            return np.zeros(0, np.int64)
-        of: Ints = group[np.searchsorted(first, np.arange(len(self)), side="right") - 1]
-        return of
+        return replace(self, images={**self.images, "peak": peaks[self.group_of]})
 
     @classmethod
     def build(
@@ -243,7 +251,7 @@ class Index:
             "metadata": _column(pool.kinds(entry.metadata) for entry in entries),
             "reasons": _column(pool.texts(entry.reasons) for entry in entries),
             "mode_bits": _column(entry.mode_bits for entry in entries),
-            "quality": _column(quality_code(entry.quality) for entry in entries),
+            "quality": _column(_quality_code(entry.quality) for entry in entries),
             "flags": _column(entry.flags | PARTIAL * bool(entry.reasons) for entry in entries),
             "peak": _column(entry.peak or MODE_PEAKS[entry.mode] for entry in entries),
         }
@@ -362,7 +370,8 @@ class Index:
         group_of = np.repeat(group[complete], count[complete])
         self._check_modes(group_of, groups)
         # decoding takes memory by the frames of a block: no more of them than are ever packed together
-        frames = frame_sizes(groups)
+        framings = [each["coder"]["framing"] for each in groups]
+        frames = np.array([[framing["height"], framing["width"]] for framing in framings], np.int64)
         across = -(-width // frames[group_of, 1])
         total = np.concatenate([[0], np.cumsum(-(-height // frames[group_of, 0]) * across)])
         claimed = np.where(
@@ -385,6 +394,10 @@ class Index:
         fits = np.array([[holds(group, mode) for mode in MODES] for group in groups])
         if not fits[group_of, self.images["mode"]].all():
             raise FileRefused("an image is in a group of another kind")
+
+
+def _quality_code(score: float | None) -> int:
+    return 0 if score is None else 1 + round(100 * (max(score, LOWEST_QUALITY) - LOWEST_QUALITY))
 
 
 def _column(values: Iterable[int]) -> Ints:

@@ -1,9 +1,10 @@
 """How images are packed into blocks: the unit of coding, of random access and of damage.
 
-A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become, or one
-larger image; beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. Images of one
-block lie on one canvas, as wide as the widest: one that would make it larger than 2^21 pixels begins another
-block. The packing depends only on the sizes and the framing, never on workers or memory.
+A block holds whole images of up to about 2^17 pixels in all, counted as the frames that they become (2^19
+where all are small, and so few that a reader keeps all blocks once they are decoded), or one larger image;
+beyond 2^19 pixels an image is cut into bands of whole tile rows, one block each. Images of one block lie on
+one canvas, as wide as the widest: one that would make it larger than 2^21 pixels begins another block. The
+packing depends only on the sizes and the framing, never on workers or memory.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tpca_cli.framing import CANVAS_PIXELS, Canvas, Framing
 BLOCK_PIXELS = 2**17
 BAND_PIXELS = 2**19
 """What is learned in a block is lost after it: an image that is read as a whole should be one."""
+SMALL_PIXELS, FEW_PIXELS = 2**14, 2**22
+"""Images of up to so many pixels each and in all are packed closely: a reader keeps eight blocks."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,13 @@ def pack(shapes: Sequence[tuple[int, int]], framing: Framing) -> list[Job]:
     jobs: list[Job] = []
     first, pixels, canvas = 0, 0, Canvas()
     frame = framing.height * framing.width
+    areas = [math.prod(framing.grid(h, w)) * frame for h, w in shapes]
+    close = max(areas, default=0) <= SMALL_PIXELS and sum(areas) <= FEW_PIXELS
+    most = BAND_PIXELS if close else BLOCK_PIXELS
     for position, (h, w) in enumerate(shapes):
         grid = framing.grid(h, w)
-        area = math.prod(grid) * frame
-        crowded = pixels + area > BLOCK_PIXELS or canvas.beside(*grid).places * frame > CANVAS_PIXELS
+        area = areas[position]
+        crowded = pixels + area > most or canvas.beside(*grid).places * frame > CANVAS_PIXELS
         if position > first and crowded:
             jobs.append(Job(first, position - first))
             first, pixels, canvas = position, 0, Canvas()

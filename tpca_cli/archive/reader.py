@@ -84,7 +84,6 @@ class Archive:
         self._context = store.open_checked(self.path, *SCHEMAS.values(), skim=self._skim, cut=self._cut)
         self._file = self._context.__enter__()
         try:
-            self._check_description()
             self._load()
             if self._ready:
                 self._make_ready()
@@ -97,23 +96,30 @@ class Archive:
 
     def _load(self) -> None:
         file, self.meta = self._file, self._file.meta
+        # what can be said before the index or a basis is read
+        limits.check_description(self.meta)
+        stored = sum(file.stored.values())
+        parts = [name for name in file.stored if name.startswith("groups/")]
+        records = file.shapes["images"][1] + file.shapes["blocks"][1]
+        tables = sum(file.shapes[name][0] for name in parts)
+        self._limits.check_sums(records, stored, tables, sum(file.stored[name] for name in parts))
         groups, self.target = self.meta["groups"], self.meta["target"]
         self.version = int(file.version)
-        names = ("names", "images", "blocks", "extras", "metadata", "reasons", "skipped")
+        names = ("names", "folded", "images", "blocks", "extras", "metadata", "reasons", "skipped")
         try:
-            arrays = {name: file.array(name) for name in names if file.has(name)}
+            arrays = {name: file.array(name) for name in names if name in file.shapes}
             index = Index.from_arrays(arrays, self.version)
         except (ValueError, TypeError) as error:
             raise FileRefused(f"{printable(self.path)}: the index is not readable: {error}") from None
-        index.check(file.shape("payload")[0], groups)
+        index.check(file.shapes["payload"][0], groups)
         self.index = index.with_peaks(groups)
         if not self._skim:
-            self._limits.check(self.index, groups, self._stored())
+            self._limits.check(self.index, groups, stored)
         self.groups: list[Group] = []
         bases: dict[str, npt.NDArray[np.uint8]] = {}  # groups that share a basis hold it once
         for number, meta in enumerate(groups):
             name = f"groups/{number}/basis"
-            basis = file.array(name) if file.has(name) and not self._skim else None
+            basis = file.array(name) if name in file.shapes and not self._skim else None
             if basis is not None:
                 bases.setdefault(str(meta["basis_digest"]), basis)
             elif self.version > 1:
@@ -123,21 +129,6 @@ class Archive:
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive
         self.names_bytes = [self.index.names[image] for image in self.alive]
-
-    def _check_description(self) -> None:
-        """What can be said before the index or a basis is read."""
-        file = self._file
-        limits.check_description(file.meta)
-        parts = [name for name in file.stored if name.startswith("groups/")]
-        self._limits.check_sums(
-            file.shape("images")[1] + file.shape("blocks")[1],
-            self._stored(),
-            sum(file.shape(name)[0] for name in parts),
-            sum(file.stored[name] for name in parts),
-        )
-
-    def _stored(self) -> int:
-        return sum(self._file.stored.values())
 
     def prepare(self) -> None:
         """Compile what its groups need: processes that are forked later inherit it."""
@@ -247,7 +238,7 @@ class Archive:
         return group_item(self.groups[self._group(position)].meta)
 
     def _group(self, position: int) -> int:
-        return int(self.index.blocks["group"][self.index.blocks_of(int(self.alive[position]))[0]])
+        return int(self.index.group_of[self.alive[position]])
 
     def about_tensor(self, position: int) -> dict[str, Any]:
         """Shape, type and form of a tensor."""
@@ -330,7 +321,7 @@ class Archive:
             if self._files[0] == block:
                 return self._files[1]
         group = self.groups[int(self.index.blocks["group"][block])]
-        found = exact.checked_files(group, self.index, block, self.block_bytes(block))
+        found = exact.checked_files(group, self.index, block, self.block_bytes(block), self._limits.scale)
         with self._lock:
             self._files = block, found
         return found

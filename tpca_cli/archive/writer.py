@@ -12,7 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.archive.format import CODED_BASIS, GRAINS, MODELS, OBLIQUE, PEAK, REGIONS, SCHEMAS
+from tpca_cli.archive.format import (
+    BOUNDED,
+    CODED_BASIS,
+    GRAINS,
+    MODELS,
+    OBLIQUE,
+    PEAK,
+    REGIONS,
+    SCHEMAS,
+    WHOLE_GRAINS,
+)
 from tpca_cli.archive.index import Index
 from tpca_cli.errors import TpcaError
 from tpca_cli.store.columns import join_arrays
@@ -43,8 +53,9 @@ class Group:
     def of(cls, coder: Coder, method: str, *, link: bool = False, peak: int | None = None) -> Group:
         """The group of a coder; with `link`, without the basis itself. `peak` is the range of the samples."""
         arrays = coder.to_arrays()
-        basis = embedded_basis(coder.basis)
-        tables = join_arrays({name: arrays[name] for name in arrays if not name.startswith("basis_")})
+        of_basis = {name: array for name, array in arrays.items() if name.startswith("basis_")}
+        basis = join_arrays(of_basis)
+        tables = join_arrays({name: array for name, array in arrays.items() if name not in of_basis})
         meta = {
             "method": method,
             "step": coder.step,
@@ -99,7 +110,8 @@ def _features(coder: Coder) -> list[str]:
     models = {coder.predictor, coded.settings.get("model") if coded is not None else 1}
     asked = {CODED_BASIS: coded is not None, REGIONS: coder.factors is not None}
     asked |= {name: model in models for model, name in MODELS.items()}
-    asked |= {GRAINS: coder.grains is not None, OBLIQUE: coder.basis.oblique}
+    asked |= {GRAINS: coder.grains is not None, WHOLE_GRAINS: coder.whole > 0, OBLIQUE: coder.basis.oblique}
+    asked[BOUNDED] = coder.restorer is not None and coder.restorer.bound > 0
     return [name for name, needed in asked.items() if needed]
 
 
@@ -146,8 +158,8 @@ def write_archive(
             file.put(name, array, compress=True)
         # equal chunks, so that the last one is not mostly padding
         chunk = -(-max(total, 1) // -(-max(total, 1) // PAYLOAD_CHUNK))
-        file.describe()  # all but the payload is in: what a cut leaves of it can be found
         stream = file.stream("payload", "u1", (), chunk, rows=total)
+        file.describe()  # all but the payload is in: what a cut leaves of it can be found
         for data in _gathered(payload):
             stream.append(np.frombuffer(data, np.uint8))
     return Contents.of(file.checked, index, described)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,12 +82,11 @@ def command(
     from tpca_cli.decode.run import DecodeRequest
 
     named = options.listed_names(select_from) if select_from else None
-    with _opened(archive, basis, salvage, max_pixels) as opened:
-        request = DecodeRequest(
-            archive, output, select, components, format, force, salvage, workers, resume, named, memory
-        )
-        result = _restored(request, opened, console)
-        as_png = (format or "png") == "png" and "max_error" not in opened.target
+    request = DecodeRequest(
+        archive, output, select, components, format, force, salvage, workers, resume, named, memory
+    )
+    result, asked = _restored(request, basis, max_pixels, console)
+    as_png = (format or "png") == "png" and "max_error" not in asked
     for name in result.unknown:
         console.warn(f"no image {printable(name)} in {printable(archive)}")
     for name, reason in result.lost:
@@ -111,29 +110,30 @@ def command(
     return options.EXIT_SKIPPED if result.lost or result.unknown else 0
 
 
-def _restored(request: DecodeRequest, opened: Archive | Scores, console: Console) -> Decoded:
-    """Images or tensors, whatever the file holds."""
+def _restored(
+    request: DecodeRequest, basis: Path | None, max_pixels: int, console: Console
+) -> tuple[Decoded, Mapping[str, Any]]:
+    """Images or tensors, whatever the file holds, and the target that it was made for."""
+    from tpca_cli.archive.reader import Archive
     from tpca_cli.decode.run import decode
 
-    if getattr(opened, "holds_tensors", False):
-        from tpca_cli.decode.items import decode_items
-
-        return decode_items(request, opened, console.progress)  # type: ignore[arg-type]
-    return decode(request, opened, console.progress)
-
-
-def _opened(path: Path, basis: Path | None, salvage: bool, max_pixels: int) -> Archive | Scores:
-    """An archive, or a scores file."""
-    from tpca_cli.archive.reader import Archive
-
+    opened: Archive | Scores
     try:
-        return Archive(path, basis=basis, ready=False, cut=salvage, max_pixels=max_pixels)
+        opened = Archive(
+            request.archive, basis=basis, ready=False, cut=request.salvage, max_pixels=max_pixels
+        )
     except OtherFormat as error:
-        if salvage or error.format != "tpca-scores":
+        if request.salvage or error.format != "tpca-scores":
             raise
-    from tpca_cli.scores.reader import Scores
+        from tpca_cli.scores.reader import Scores
 
-    return Scores(path, basis=basis, max_pixels=max_pixels)
+        opened = Scores(request.archive, basis=basis, max_pixels=max_pixels)
+    with opened:
+        if getattr(opened, "holds_tensors", False):
+            from tpca_cli.decode.items import decode_items
+
+            return decode_items(request, opened, console.progress), opened.target  # type: ignore[arg-type]
+        return decode(request, opened, console.progress), opened.target
 
 
 def _summary(result: Decoded, as_png: bool, output: Path) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tpca_cli.encode.assemble import LowQuality
     from tpca_cli.encode.run import EncodeRequest
     from tpca_cli.rate import Target
-    from tpca_cli.sources.read_plan import OnError
     from tpca_cli.sources.scan import Skipped
 
 EPILOG = """\b
@@ -42,8 +41,8 @@ Targets (give one): --psnr, --quality, --energy, --max-bytes, --ratio, --step, -
 --components combines with all but --quality.
 
 Without a target, photographs of 8 bits get a quality of 80: hard to tell from the originals at 1:1. Images
-below 128 pixels, of 16 bits, of little contrast, and all with --basis or --tune psnr, get 36 dB, and more
-where that would cost what can be seen in them."""
+below 128 pixels, of 16 bits, of little contrast, and all with --tune psnr or a --basis other than of rank-1
+tiles, get 36 dB, and more where that would cost what can be seen in them."""
 
 SHOWN = 20  # images that are named, unless all are asked for
 SHOWN_REASONS = 5
@@ -108,7 +107,9 @@ def _images_only(function: options.F) -> options.F:
 )
 @click.option("--components", type=options.Count(1), metavar="M", help="Keep at most M components per frame.")
 @click.option("--basis", type=options.INPUT, help="Use the basis of this file instead of fitting one.")
-@click.option("--link-basis", is_flag=True, help="Store only the digest of --basis, not the basis.")
+@click.option(
+    "--link-basis", is_flag=True, help="Store only the digest of --basis; its modes stay as they are."
+)
 @options.method_option
 @click.option(
     "--append",
@@ -158,14 +159,7 @@ def command(
     tile: int | None,
     size: tuple[int, int] | None,
     strip_metadata: bool,
-    memory: int,
-    workers: int,
-    cluster: str | None,
-    max_pixels: int,
-    on_error: OnError,
-    lock_wait: float,
-    force: bool,
-    dry_run: bool,
+    work: options.Work,
 ) -> int:
     """Compress images into one self-contained archive.
 
@@ -186,13 +180,13 @@ def command(
         basis, method, tile = _which_basis(basis, method, tile)
     if append and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to an archive stays a link
-    reading = Reading(size, max_pixels, on_error, workers, strip_metadata=strip_metadata, memory=memory)
-    reading = replace(reading, whole=target.kind == "max_error")
-    request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, force)
+    reading = Reading(size, work.max_pixels, work.on_error, work.workers, memory=work.memory)
+    reading = replace(reading, strip_metadata=strip_metadata, whole=target.kind == "max_error")
+    request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, work.force)
     addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
-    if dry_run:
-        return _plan(console, request, addition, cluster)
-    return _locked(console, request, addition, cluster, lock_wait)
+    if work.dry_run:
+        return _plan(console, request, addition, work.cluster)
+    return _locked(console, request, addition, work)
 
 
 def _which_basis(basis: Path | None, method: str, tile: int | None) -> tuple[Path | None, str, int | None]:
@@ -241,8 +235,7 @@ def _locked(
     console: Console,
     request: EncodeRequest,
     addition: AppendRequest | None,
-    cluster: str | None,
-    lock_wait: float,
+    work: options.Work,
 ) -> int:
     """Take the lock of the output and the workers, then encode or append."""
     from tpca_cli import store
@@ -252,14 +245,14 @@ def _locked(
 
     with ExitStack() as stack:
         stack.enter_context(alone())  # coders are trained by many small products
-        stack.enter_context(store.lock(request.output, lock_wait))
+        stack.enter_context(store.lock(request.output, work.lock_wait))
         removed, kept = store.remove_stale(request.output)
         for path in [*removed, *kept]:
             console.say(
                 f"{'removed' if path in removed else 'found'} {printable(path)}, left by a killed run"
             )
-        if cluster is not None:
-            request = replace(request, workers=cluster_workers(stack.enter_context(connect(cluster))))
+        if work.cluster is not None:
+            request = replace(request, workers=cluster_workers(stack.enter_context(connect(work.cluster))))
         # looked at again under the lock: the run that we waited for may have made it
         if addition is not None and request.output.exists():
             return _append(console, replace(addition, encode=request))

@@ -41,7 +41,7 @@ def plain_options(function: options.F) -> options.F:
     return function
 
 
-def encode_scores(dtype: str, compress: bool, *, console: Console, **asked: Any) -> int:
+def encode_scores(dtype: str, compress: bool, *, console: Console, work: options.Work, **asked: Any) -> int:
     """Read the options of `encode` as far as they mean something here, and project the sources."""
     from tpca_cli.encode.plain import PlainRequest
     from tpca_cli.sources.read_plan import Reading
@@ -52,32 +52,26 @@ def encode_scores(dtype: str, compress: bool, *, console: Console, **asked: Any)
         options.refuse_typed(("on_change",), "{} belongs to --append")
     tensors = are_tensors(asked["sources"], asked["stack"])
     if tensors:
-        options.refuse_typed(
-            ("append", "size", "cluster", "dry_run"), "{} is of no use here: leave it out for tensors"
-        )
+        options.refuse_typed(("size", "dry_run"), "{} is of no use here: leave it out for tensors")
     output = asked["output"]
     if asked["append"] and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to a file stays a link
     request = PlainRequest(
         asked["sources"],
         output,
-        Reading(
-            asked["size"], asked["max_pixels"], asked["on_error"], asked["workers"], memory=asked["memory"]
-        ),
+        Reading(asked["size"], work.max_pixels, work.on_error, work.workers, memory=work.memory),
         asked["basis"],
         asked["link_basis"],
         asked["components"],
         dtype,
         compress,
-        asked["force"],
+        work.force,
         asked["append"],
         asked["on_change"],
     )
-    if tensors:
-        return _locked(console, replace(request, append=False), None, asked["lock_wait"], tensors)
-    if asked["dry_run"]:
+    if work.dry_run:
         return _plan(console, request)
-    return _locked(console, request, asked["cluster"], asked["lock_wait"])
+    return _locked(console, request, work.cluster, work.lock_wait, tensors)
 
 
 def _plan(console: Console, request: PlainRequest) -> int:
@@ -90,26 +84,30 @@ def _plan(console: Console, request: PlainRequest) -> int:
 
 
 def _locked(
-    console: Console, request: PlainRequest, cluster: str | None, lock_wait: float, tensors: bool = False
+    console: Console, request: PlainRequest, cluster: str | None, lock_wait: float, tensors: bool
 ) -> int:
     """Project the sources under the lock of the output, and say what the file holds."""
     from tpca_cli import store
-    from tpca_cli.encode.plain import encode_plain, encode_plain_items
+    from tpca_cli.encode.plain import encode_plain
 
     with ExitStack() as stack:
         stack.enter_context(store.lock(request.output, lock_wait))
         for path in store.remove_stale(request.output)[0]:
             console.say(f"removed {printable(path)}, left by a killed run")
+        products = None
         if cluster is not None:
             from tpca_cli.cluster.connect import connect
-            from tpca_cli.encode.plain_remote import project_on
+            from tpca_cli.encode.plain_remote import project_items_on, project_on
             from tpca_cli.encode.remote import cluster_workers
 
             connected = stack.enter_context(connect(cluster))
             probe = cluster_workers(connected).probe
             request = replace(request, probe=probe, project=partial(project_on, connected))
+            products = partial(project_items_on, connected)
         if tensors:
-            result = encode_plain_items(request, console.progress)
+            from tpca_cli.encode.plain_items import encode_plain_items
+
+            result = encode_plain_items(request, console.progress, products)
         else:
             result = encode_plain(request, console.say, console.progress)
     console.skipped(result.skipped)
@@ -117,12 +115,7 @@ def _locked(
 
 
 def _tell(console: Console, request: PlainRequest, result: Plain) -> int:
-    from tpca_cli.archive.limits import usual_or_more
-    from tpca_cli.scores.reader import Scores
-
-    limit = usual_or_more(request.reading.max_pixels)
-    with Scores(request.output, skim=True, max_pixels=limit) as scores:
-        facts = scores.info()
+    facts = result.facts
     counts = {"added": result.added, "replaced": result.replaced, "unchanged": result.unchanged}
     data = {
         **facts,

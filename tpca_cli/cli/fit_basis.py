@@ -16,7 +16,6 @@ from tpca_cli.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from tpca_cli.fit.plan import FitRequest
-    from tpca_cli.sources.read_plan import OnError
 
 EPILOG = """\b
 Examples:
@@ -166,14 +165,7 @@ def command(
     cache: Path | None,
     scores: Path | None,
     dtype: str,
-    memory: int,
-    workers: int,
-    cluster: str | None,
-    max_pixels: int,
-    on_error: OnError,
-    lock_wait: float,
-    force: bool,
-    dry_run: bool,
+    work: options.Work,
 ) -> int:
     """Learn a basis from images, for `tpca encode --basis`.
 
@@ -182,7 +174,7 @@ def command(
     """
     from tpca_cli.fit.plan import FitOptions, FitRequest
 
-    output = _output(output or update, cluster, cache, scores if operator_only else None)
+    output = _output(output or update, work.cluster, cache, scores if operator_only else None)
     choice = options.in_force(components=components, energy=energy, all_pairs=all_pairs)
     components, energy, all_pairs = choice.values()
     solving = (center, tolerance, keep_operator, operator_only, truncation)
@@ -192,18 +184,20 @@ def command(
         output=output,
         wish=wish,
         **options.in_force(size=size, tile=tile),
-        memory=memory,
-        workers=workers,
-        max_pixels=max_pixels,
-        on_error=on_error,
+        memory=work.memory,
+        workers=work.workers,
+        max_pixels=work.max_pixels,
+        on_error=work.on_error,
         on_duplicate=on_duplicate,
         cache=cache,
         update=update,
-        force=force,
+        force=work.force,
         scores=scores,
         scores_dtype=dtype,
     )
-    return _plan(console, request, cluster) if dry_run else _fit(console, request, cluster, lock_wait)
+    if work.dry_run:
+        return _plan(console, request, work.cluster)
+    return _fit(console, request, work.cluster, work.lock_wait)
 
 
 def _output(

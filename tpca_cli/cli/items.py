@@ -72,7 +72,7 @@ def fit_tensors(function: options.F) -> options.F:
     return stack_option(given(either))  # type: ignore[return-value]
 
 
-def _fit(operator: Path | None, *, console: Console, **asked: Any) -> int:
+def _fit(operator: Path | None, *, console: Console, work: options.Work, **asked: Any) -> int:
     """`fit-basis` of tensors, or of a given operator."""
     from tpca_cli import store
     from tpca_cli.fit.items import fit_items, fit_operator
@@ -87,8 +87,8 @@ def _fit(operator: Path | None, *, console: Console, **asked: Any) -> int:
     names = ("method", "solver", "components", "energy", "all_pairs", "center", "tolerance")
     kept = ("keep_operator", "operator_only", "truncation")
     wish = FitOptions(**{name: asked[name] for name in (*names, *kept)})
-    limits = {"memory": asked["memory"], "max_values": asked["max_pixels"], "force": asked["force"]}
-    with store.lock(output, asked["lock_wait"]):
+    limits: dict[str, Any] = {"memory": work.memory, "max_values": work.max_pixels, "force": work.force}
+    with store.lock(output, work.lock_wait):
         if operator is not None:
             result = fit_operator(operator, output, wish, say=console.say, **limits)
         else:
@@ -96,7 +96,7 @@ def _fit(operator: Path | None, *, console: Console, **asked: Any) -> int:
                 asked["sources"],
                 output,
                 wish,
-                on_error=asked["on_error"],
+                on_error=work.on_error,
                 say=console.say,
                 progress=console.progress,
                 **limits,
@@ -127,7 +127,7 @@ IMAGES_ONLY = (
 )  # fmt: skip
 
 
-def encode_tensors(*, console: Console, **asked: Any) -> int:
+def encode_tensors(*, console: Console, work: options.Work, **asked: Any) -> int:
     """`encode` of tensors: the paper's truncation."""
     from tpca_cli import store
     from tpca_cli.encode.items import encode_items
@@ -145,9 +145,9 @@ def encode_tensors(*, console: Console, **asked: Any) -> int:
 
     def solved(found: Checked) -> TensorBasis:
         with fixed_threads():
-            return solve_items(found, wish, asked["memory"], asked["max_pixels"], console.say)
+            return solve_items(found, wish, work.memory, work.max_pixels, console.say)
 
-    with store.lock(output, asked["lock_wait"]):
+    with store.lock(output, work.lock_wait):
         result = encode_items(
             asked["sources"],
             output,
@@ -155,9 +155,9 @@ def encode_tensors(*, console: Console, **asked: Any) -> int:
             basis=basis,
             fit=solved,
             step=asked["step"],
-            max_values=asked["max_pixels"],
-            on_error=asked["on_error"],
-            force=asked["force"],
+            max_values=work.max_pixels,
+            on_error=work.on_error,
+            force=work.force,
             progress=console.progress,
         )
     return _tell_encode(console, output, result)

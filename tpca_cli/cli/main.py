@@ -50,6 +50,7 @@ ALIASES = {
     **dict.fromkeys(("fit", "learn", "train"), "fit-basis"),
 }
 
+_NO_MEMORY = "out of memory: try a smaller --memory, fewer --workers or smaller tiles"
 _received: list[int] = []
 
 EPILOG = """\b
@@ -252,14 +253,16 @@ def _ending(failure: BaseException, arguments: list[str], as_json: bool) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _report("stopped by SIGINT", 130, as_json)
     except MemoryError:
-        return _report("out of memory: try a smaller --memory, fewer --workers or smaller tiles", 1, as_json)
+        return _report(_NO_MEMORY, 1, as_json)
     except BrokenPipeError as error:
         return _stdout_failed(error)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _report(f"{where}{error.strerror or error}", 5, as_json)
     except Exception as error:
-        if "--verbose" in arguments:
+        if isinstance(error, ImportError) and "failed to map segment" in str(error):
+            return _report(_NO_MEMORY, 1, as_json)  # of the loader of libraries
+        if {"-v", "--verbose"} & set(arguments):
             traceback.print_exc()
         message = f"internal error: {type(error).__name__}: {error} (run with --verbose for the traceback)"
         return _report(message, 1, as_json)
@@ -303,12 +306,25 @@ def _install_signal_handlers() -> None:
         _received.append(signum)
         raise Interrupted(signum)
 
+    def forgotten(unraisable: Any) -> None:
+        # Python prints and forgets what is raised while it removes an object: raise it again right after
+        if isinstance(unraisable.exc_value, MemoryError):
+            return  # the end of a thread, which who waits for it reports
+        if not isinstance(unraisable.exc_value, Interrupted):
+            sys.__unraisablehook__(unraisable)
+            return
+        for each in handled:
+            signal.signal(each, stop)
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), _received[-1]))
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+
     handled = [signal.SIGTERM, signal.SIGHUP]
     # a shell starts background jobs with SIGINT ignored: leave it so
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         handled.append(signal.SIGINT)
     for each in handled:
         signal.signal(each, stop)
+    sys.unraisablehook = forgotten
     # a file-size limit then shows as EFBIG, which we report, instead of a silent death
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

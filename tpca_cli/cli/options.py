@@ -7,8 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +17,9 @@ from tpca_cli.cli.console import Console
 from tpca_cli.cli.help import complete_files
 from tpca_cli.errors import StorageError, UsageError, printable
 from tpca_cli.memory import DEFAULT_MEMORY, LEAST_MEMORY
+
+if TYPE_CHECKING:
+    from tpca_cli.sources.read_plan import OnError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -219,10 +223,9 @@ def common_options(function: F) -> F:
         finally:
             console.close()
 
-    decorated = click.option("--verbose", is_flag=True, help="Say more; show tracebacks of internal errors.")(
-        with_console
-    )
-    decorated = click.option("--quiet", is_flag=True, help="Say only warnings and errors.")(decorated)
+    more = click.option("-v", "--verbose", is_flag=True, help="Say more; show tracebacks of internal errors.")
+    decorated = more(with_console)
+    decorated = click.option("-q", "--quiet", is_flag=True, help="Say only warnings and errors.")(decorated)
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object, also on errors.")(  # type: ignore[return-value]
         decorated
     )
@@ -374,8 +377,30 @@ method_option = click.option(
 )
 
 
+@dataclass(frozen=True)
+class Work:
+    """What every run over sources takes: who works, with what, what it refuses, the lock of its output."""
+
+    memory: int
+    workers: int
+    cluster: str | None
+    max_pixels: int
+    on_error: OnError
+    lock_wait: float
+    force: bool
+    dry_run: bool
+
+
 def work_options(function: F) -> F:
-    """What every run over sources takes: who works, what it refuses, the lock of its output."""
+    """The options of `Work`, handed to the command as one `work`; `--memory` is for each to define."""
+    import functools
+
+    @functools.wraps(function)
+    def with_work(*args: Any, **kwargs: Any) -> Any:
+        work = Work(**{field.name: kwargs.pop(field.name) for field in fields(Work)})
+        return function(*args, work=work, **kwargs)
+
+    decorated: Any = with_work
     for option in (
         dry_run_option,
         force_option,
@@ -385,5 +410,5 @@ def work_options(function: F) -> F:
         cluster_option,
         workers_option,
     ):
-        function = option(function)
-    return function
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

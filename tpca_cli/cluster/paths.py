@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
 from tpca_cli.errors import TpcaError, printable
 from tpca_cli.interfaces import Progress
+from tpca_cli.sources.items import ItemRef
 from tpca_cli.sources.scan import ImageRef
+
+Ref = TypeVar("Ref", ImageRef, ItemRef)
 
 PROBES = 1024  # headers per task at most: tens of milliseconds of work
 SHARD_BYTES = 1 << 25  # of pixels: a second of work or less
@@ -48,7 +52,7 @@ def probes(files: int, threads: int) -> int:
     return max(1, min(PROBES, -(-files // (2 * threads))))
 
 
-def anchored(ref: ImageRef) -> ImageRef:
+def anchored(ref: Ref) -> Ref:
     """The same file for a process with another working folder."""
     return ref if ref.path.startswith(b"/") else replace(ref, path=os.path.join(os.getcwdb(), ref.path))
 
@@ -73,7 +77,7 @@ def meter(progress: Progress | None, stage: str, total: int) -> Callable[[float]
 
 
 @contextmanager
-def errors_as_given(refs: Sequence[ImageRef]) -> Iterator[None]:
+def errors_as_given(refs: Sequence[ImageRef] | Sequence[ItemRef]) -> Iterator[None]:
     """Errors that end the run, with relative paths where the user gave relative ones."""
     try:
         yield

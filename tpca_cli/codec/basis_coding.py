@@ -6,6 +6,7 @@ With lambda_l summed over the frames that are coded, the best step is the one of
 Where it saves more than it takes, they are turned among themselves first (`rotation`).
 
 The integers that come out are the basis, for the encoder too: it projects onto what a decoder has.
+Whatever a coder is stored as (`Coder.meta`, `Coder.to_arrays`) is therefore read here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.codec import rotation
-from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.coder import GAIN, STEP_LIMIT, Coder
+from tpca_cli.codec.contexts import LEVELS, PREDICTORS, SHARED
+from tpca_cli.codec.grains import read_grains
+from tpca_cli.codec.kernel_job import GRADES
+from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.tiling import REACH
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import TILE, Canvas, Framing
@@ -121,13 +126,56 @@ def coder_from_arrays(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
     try:
         settings = meta["basis"].get("coded")
         if settings is None:
-            return Coder.from_arrays(meta, arrays)
+            return _coder(meta, arrays)
         shape = tuple(int(side) for side in meta["basis"]["frame"])
         inner = {k.removeprefix("basis_coded_"): v for k, v in arrays.items() if k.startswith("basis_coded_")}
         factor = decode_basis(shape, int(meta["basis"]["bits"]), settings, inner)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileRefused(f"coded basis is incomplete or malformed ({error})") from error
-    return Coder.from_arrays(meta, {**arrays, "basis_factor0": factor})
+    return _coder(meta, {**arrays, "basis_factor0": factor})
+
+
+def _coder(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
+    """The same with the integers of its basis at hand; refused unless every number is possible."""
+    try:
+        framing = Framing.from_dict(meta["framing"])
+        inner = {k.removeprefix("basis_"): v for k, v in arrays.items() if k.startswith("basis_")}
+        basis = FixedBasis.from_arrays(meta["basis"], inner)
+        step, kept, lapped = int(meta["step"]), int(meta["components"]), bool(meta["lapped"])
+        regions = "factors" in arrays
+        gains = np.asarray(arrays["gains"]) if lapped or regions else np.full(kept, GAIN)
+        factors = np.asarray(arrays["factors"]).astype(np.int64) if regions else None
+        region = int(meta["region"]) if regions else 1
+        grains, whole = read_grains(meta, arrays, kept)
+        scales, lowest, centers, gains = (
+            np.asarray(array).astype(np.int64)
+            for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
+        )
+        restorer = Restorer.read(meta, arrays.get("restore"), framing.channels)
+        shares = np.asarray(arrays["shares"]).astype(np.int64) if "shares" in arrays else None
+        restore_step, predictor = int(meta["restore"]), int(meta.get("model", PREDICTORS[0]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileRefused(f"coder is incomplete or malformed ({error})") from error
+    shapes = (scales.shape, gains.shape, lowest.shape, centers.shape)
+    if not (1 <= step < STEP_LIMIT and 0 < kept <= basis.components):
+        raise FileRefused(f"coder has step {step} and {kept} components of {basis.components}")
+    if basis.frame_shape != framing.frame_shape or (lapped and framing.kind != TILE):
+        raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
+    coder = Coder(
+        framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
+        factors, region, predictor, grains, None, whole, shares,
+    )  # fmt: skip
+    if predictor not in PREDICTORS:
+        raise FileRefused(f"coder has a model {predictor}")
+    if shares is not None and (predictor < 3 or shares.shape != (coder.channels - 1, SHARED)):
+        raise FileRefused(f"coder of model {predictor} has impossible shares {shares.shape}")
+    if factors is not None and not (
+        factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
+    ):
+        raise FileRefused(f"coder has impossible regions: {region} tiles, {factors.shape} factors")
+    if shapes != ((kept,), (kept,), (coder.channels, LEVELS), (coder.channels,)) or gains.min() < 1:
+        raise FileRefused(f"coder has tables of impossible shapes {shapes}")
+    return coder
 
 
 def decode_basis(
@@ -147,7 +195,7 @@ def decode_basis(
         raise FileRefused("a coded basis has tables of impossible shapes")
     if math.prod(shape) * count > NUMBERS + NUMBERS_PER_BYTE * payload.size:
         raise FileRefused(f"a basis of {count} tensors {frame_shape} in {payload.size} bytes")
-    coder = Coder.from_arrays(settings, arrays)
+    coder = _coder(settings, arrays)
     tile = coder.framing.height
     if coder.framing != Framing(TILE, tile, tile, shape[2]) or tile not in TILES:
         raise FileRefused(f"a coded basis of {frame_shape} with frames {coder.framing.frame_shape}")

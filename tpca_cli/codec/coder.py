@@ -8,45 +8,33 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import kernel_run, restore, tuning
-from tpca_cli.codec.contexts import LEVELS, PREDICTORS, ContextModel, build_contexts, measure_scales
-from tpca_cli.codec.grains import Grains, find_grains
+from tpca_cli.codec import contexts, kernel_run, restore, tiling, tuning
+from tpca_cli.codec.contexts import GRAIN_HALVES, LEVELS, PREDICTORS, SHARE, SHARED, ContextModel
+from tpca_cli.codec.grains import WHOLE, Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.kernel_job import GRADES, LAMBDA, MOST_COLORS, SIDES
+from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import KernelTiles
-from tpca_cli.codec.leading import SHARE, SHARED, borders_of, fit_shares, shares_of
+from tpca_cli.codec.leading import fit_shares
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
-from tpca_cli.codec.tiling import (
-    BATCH_PIXELS,
-    REACH,
-    Pixels,
-    Shape,
-    batches,
-    images_of,
-    lapped_norms,
-    planes_of,
-    runs,
-)
-from tpca_cli.errors import FileRefused
+from tpca_cli.codec.tiling import BATCH_PIXELS, REACH, Pixels, Shape
+from tpca_cli.codec.tuning import PSNR
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis, Floats
 
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
 STEP_LIMIT = 1 << 30
-GRAINED = 0.5
-"""With grains a bit is worth this much of its price: that counts in squared steps, and grains are larger."""
+GRAINED = 0.8, 0.5
+"""With grains a bit is worth this much of its price, with steps of the least error, or made for people."""
 BITS_PER_ERROR = 0.55
 """With steps made for people, bits fall by this power of the squared error as steps grow."""
-VISUAL, PSNR = "visual", "psnr"
-"""What steps are made for: what people see, or the least squared error."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +71,7 @@ class Coder:
     predictor: int = PREDICTORS[0]  # what values are predicted from
     grains: Ints | None = None  # (M,) steps that the source had, for finer ones
     source_grains: Grains | None = None  # all of them: only the encoder looks
+    whole: int = 0  # halves of a grain below which steps become it, and values its multiples; 0: not these
     shares: Ints | None = None  # (channels - 1, SHARED) how far colors follow brightness, by diagonal
 
     @classmethod
@@ -109,10 +98,12 @@ class Coder:
         whole = kept == basis.components
         can_lap = whole and framing.kind == TILE and framing.height >= 2 * REACH and basis.indices is not None
         can_tune = whole and framing.kind == TILE and basis.indices is not None and basis.depth == 8
+        tune = tune if can_tune else PSNR
+        if lapped is None and tune != PSNR and not tuning.MANNERS[tune].may_lap:
+            lapped = False
         choices = (True, False) if lapped is None and can_lap else (bool(lapped) and can_lap,)
         fitted = [cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in choices]
-        if tune == VISUAL and can_tune:
-            fitted = [coder._tuned() for coder in fitted]
+        fitted = [coder._tuned(tune) for coder in fitted]
         best = fitted[0] if len(fitted) == 1 else min(fitted, key=lambda coder: coder._price(sample))
         return best.with_filter(sample) if effort else best
 
@@ -129,20 +120,20 @@ class Coder:
     ) -> Coder:
         gains = np.full(kept, GAIN)
         if lapped and basis.indices is not None:
-            vertical, horizontal = (lapped_norms(f / 2.0**basis.bits) for f in basis.factors[:2])
+            vertical, horizontal = (tiling.lapped_norms(f / 2.0**basis.bits) for f in basis.factors[:2])
             i, j = basis.indices[:kept, 0], basis.indices[:kept, 1]
             gains = np.rint(GAIN * vertical[i] * horizontal[j]).astype(np.int64)
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
                     np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains,
                     predictor=predictor)  # fmt: skip
-        blocks = [(coder._grid(_shapes(p)), coder._analyze(p)) for p in batches(framing, sample)]
+        blocks = [(coder._grid(_shapes(p)), coder._analyze(p)) for p in tiling.batches(framing, sample)]
         lowest = [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest]
-        measured = measure_scales(blocks, lowest)
+        measured = contexts.measure_scales(blocks, lowest)
         coder = replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
         if not lapped and basis.oblique:
             coder = coder._grained([values for _, values in blocks])
-        if predictor > 2 and basis.indices is not None and len(coder._scan.lowest) > 1:
-            trial = replace(coder, shares=np.full((len(coder._scan.lowest) - 1, SHARED), SHARE // 2))
+        if predictor > 2 and basis.indices is not None and coder.channels > 1:
+            trial = replace(coder, shares=np.full((coder.channels - 1, SHARED), SHARE // 2))
             shares, less = fit_shares(trial.model, basis.indices[:kept], blocks)
             coder = replace(coder, shares=shares, scales=np.maximum(coder.scales - less, 0))
         return coder
@@ -160,31 +151,33 @@ class Coder:
         if self.source_grains is None:
             return self
         grains = np.rint(self.source_grains.for_steps(self._steps)).astype(np.int64)
-        return replace(self, grains=grains if grains.any() else None)
+        if not grains.any():
+            return replace(self, grains=None, whole=0)
+        return replace(self, grains=grains, whole=GRAIN_HALVES if self.factors is not None else WHOLE)
 
-    def _tuned(self) -> Coder:
-        """The same with steps by component and region."""
-        assert self.basis.indices is not None
+    def _tuned(self, tune: str) -> Coder:
+        """The same with steps by component, if blocks may have them, and by region if made for people."""
+        if self.basis.indices is None or (tune == PSNR and not self.lapped):
+            return self
         sides = self.framing.height, self.framing.width
-        gains = self.gains / tuning.component_factors(self.basis.indices[: self.components], sides)
-        return replace(
-            self,
-            gains=np.maximum(np.rint(gains), 1).astype(np.int64),
-            factors=tuning.FACTORS,
-            region=tuning.region_tiles(self.framing.height),
-        )._with_grains()
+        factors = tuning.component_factors(self.basis.indices[: self.components], sides, tune)
+        tuned = replace(self, gains=np.maximum(np.rint(self.gains / factors), 1).astype(np.int64))
+        if tune == PSNR:
+            return tuned
+        region = tuning.region_tiles(self.framing.height, tune)
+        return replace(tuned, factors=tuning.MANNERS[tune].factors, region=region)._with_grains()
 
     @property
     def tune(self) -> str:
         """What the steps are made for."""
-        return PSNR if self.factors is None else VISUAL
+        return PSNR if self.factors is None else tuning.tune_of(self.factors)
 
     def _price(self, sample: Sequence[Pixels]) -> float:
         """What part of a sample costs in bits and error, at the exchange rate of the quantiser.
 
         Where steps differ, of no one step: then a bit is worth what it is worth from step to step.
         """
-        some = batches(self.framing, sample)
+        some = tiling.batches(self.framing, sample)
         found = [self.encode(pictures) for pictures in some[:: max(-(-len(some) // 2), 1)]]
         bits, error = sum(m.bits for m in found), sum(int(m.sse.sum()) for m in found)
         if self.factors is None:
@@ -196,16 +189,18 @@ class Coder:
         whole = self.components == self.basis.components and self.basis.depth == 8
         if not whole or sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
             return self
-        decoded: list[restore.Singles] = []
-        originals: list[restore.Singles] = []
-        for pictures in batches(self.framing, sample):
+        decoded, originals = list[restore.Singles](), list[restore.Singles]()
+        for pictures in tiling.batches(self.framing, sample):
             shapes = _shapes(pictures)
             _, values = self._code(pictures)
-            for (_, first, last), images in zip(runs(shapes), self._images(values, shapes), strict=True):
+            for (_, first, last), images in zip(
+                tiling.runs(shapes), self._images(values, shapes), strict=True
+            ):
                 decoded.append(restore.subpixels(images, SCALE))
                 original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)  # (n, c, h, w)
                 originals.append(original.astype(np.float32) * restore.SUBPIXEL)
-        return replace(self, restorer=restore.fit(decoded, originals), restore_step=self.step_units)
+        bound = restore.bound_for(self.step) if self.predictor > 2 else 0
+        return replace(self, restorer=restore.fit(decoded, originals, bound), restore_step=self.step_units)
 
     @functools.cached_property
     def _scan(self) -> ScanOrder:
@@ -215,15 +210,26 @@ class Coder:
         return scan_order_of(tuple((int(i), int(j), int(c)) for i, j, c in indices[: self.components]))
 
     @property
+    def channels(self) -> int:
+        """How many channels have a lowest component."""
+        return len(self._scan.lowest)
+
+    @property
     def _steps(self) -> Ints:
         """Of each component, (M,), but for grains."""
         steps: Ints = np.maximum((self.step_units * GAIN + self.gains // 2) // self.gains, 1)
         return steps
 
+    @property
+    def _bit_price(self) -> float:
+        """What a bit is worth, in squared steps."""
+        price = LAMBDA if self.factors is None else tuning.MANNERS[self.tune].bit_price
+        return price if self.grains is None else GRAINED[self.factors is not None] * price
+
     @functools.cached_property
     def model(self) -> ContextModel:
         """Weights and tables at this step."""
-        return build_contexts(
+        return contexts.build_contexts(
             self._scan,
             self.scales,
             self.lowest,
@@ -231,12 +237,12 @@ class Coder:
             self._steps,
             grades=self.factors,
             region=self.region,
-            bit_price=(LAMBDA if self.factors is None else tuning.BIT_PRICE)
-            * (1.0 if self.grains is None else GRAINED),
+            bit_price=self._bit_price,
             predictor=self.predictor,
             grains=self.grains,
-            borders=borders_of(self.basis, self.lapped or self.predictor < 3),
-            shares=shares_of(self.shares, self.basis.indices),
+            whole=self.whole,
+            borders=contexts.borders_of(self.basis, self.lapped or self.predictor < 3),
+            shares=contexts.shares_of(self.shares, self.basis.indices),
         )
 
     @property
@@ -280,7 +286,7 @@ class Coder:
 
     def encode_all(self, pictures: Sequence[Pixels], most: int = BATCH_PIXELS) -> list[Encoded]:
         """Any number of pictures in blocks of at most `most` pixels, or one picture."""
-        return [self.encode(some) for some in batches(self.framing, pictures, most)]
+        return [self.encode(some) for some in tiling.batches(self.framing, pictures, most)]
 
     def decode(
         self,
@@ -331,7 +337,7 @@ class Coder:
         """The grade of each tile, (tiles,)."""
         if self.factors is None:
             return 0
-        return tuning.grades_of(pictures, self.framing.height, 2**self.basis.depth - 1)
+        return tuning.grades_of(pictures, self.framing.height, 2**self.basis.depth - 1, self.tune)
 
     def _by_component(self, values: Floats) -> Floats:
         out = np.empty_like(values)
@@ -343,28 +349,26 @@ class Coder:
 
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
         """Coefficients (M, tiles)."""
-        planes = planes_of(self.framing, pictures, self.lapped)
+        grids = self._grid(_shapes(pictures)).shapes
+        planes = tiling.planes_of(self.framing, pictures, grids, self.lapped)
         return self.basis.analyze(planes, SCALE_BITS if self.lapped else 0)[: self.components]
 
     def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
         """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
-        return images_of(self.framing, self.basis.synthesize(values), shapes, self.lapped)
+        return tiling.images_of(self.basis.synthesize(values), shapes, self._grid(shapes).shapes, self.lapped)
 
     def _pictures(self, values: Floats, shapes: Sequence[Shape]) -> list[Pixels]:
         """The pixels that a reader gets."""
         restorer = self._filter if values.shape[0] == self.components else None
         out: list[Pixels] = []
         for images in self._images(values, shapes):
-            if restorer is None:
-                pixels = self.basis.to_pixels(images)
-            else:
-                pixels = restorer.pixels(images, SCALE)
+            pixels = restorer.pixels(images, SCALE) if restorer else self.basis.to_pixels(images)
             out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))  # (h, w, c) each
         return out
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Plain JSON that, with `to_arrays`, rebuilds the coder."""
+        """Plain JSON that, with `to_arrays`, rebuilds the coder (`basis_coding.coder_from_arrays`)."""
         return {
             "framing": self.framing.to_dict(),
             "basis": self.basis.meta,
@@ -372,7 +376,9 @@ class Coder:
             "components": self.components,
             "lapped": self.lapped,
             "restore": self.restore_step,
+            **({"bound": self.restorer.bound} if self.restorer and self.restorer.bound else {}),
             **({} if self.factors is None else {"region": self.region}),
+            **({"whole": self.whole} if self.whole else {}),
             **({} if self.predictor == PREDICTORS[0] else {"model": self.predictor}),
         }
 
@@ -393,53 +399,6 @@ class Coder:
         if self.restorer is not None:
             arrays["restore"] = self.restorer.to_array()
         return arrays
-
-    @classmethod
-    def from_arrays(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Coder:
-        """The coder that `meta` and `to_arrays` described; refused unless every number is possible."""
-        try:
-            framing = Framing.from_dict(meta["framing"])
-            inner = {k.removeprefix("basis_"): v for k, v in arrays.items() if k.startswith("basis_")}
-            basis = FixedBasis.from_arrays(meta["basis"], inner)
-            step, kept, lapped = int(meta["step"]), int(meta["components"]), bool(meta["lapped"])
-            regions = "factors" in arrays
-            gains = np.asarray(arrays["gains"]) if lapped or regions else np.full(kept, GAIN)
-            factors = np.asarray(arrays["factors"]).astype(np.int64) if regions else None
-            region = int(meta["region"]) if regions else 1
-            grains = np.asarray(arrays["grains"]).astype(np.int64) if "grains" in arrays else None
-            scales, lowest, centers, gains = (
-                np.asarray(array).astype(np.int64)
-                for array in (arrays["scales"], arrays["lowest"], arrays["centers"], gains)
-            )
-            numbers = arrays.get("restore")
-            restorer = None if numbers is None else restore.Restorer.from_array(numbers, framing.channels)
-            shares = np.asarray(arrays["shares"]).astype(np.int64) if "shares" in arrays else None
-            restore_step, predictor = int(meta["restore"]), int(meta.get("model", PREDICTORS[0]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileRefused(f"coder is incomplete or malformed ({error})") from error
-        shapes = (scales.shape, gains.shape, lowest.shape, centers.shape)
-        if not (1 <= step < STEP_LIMIT and 0 < kept <= basis.components):
-            raise FileRefused(f"coder has step {step} and {kept} components of {basis.components}")
-        if basis.frame_shape != framing.frame_shape or (lapped and framing.kind != TILE):
-            raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
-        coder = cls(
-            framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
-            factors, region, predictor, grains, None, shares,
-        )  # fmt: skip
-        if predictor not in PREDICTORS:
-            raise FileRefused(f"coder has a model {predictor}")
-        if shares is not None and (predictor < 3 or shares.shape != (len(coder._scan.lowest) - 1, SHARED)):
-            raise FileRefused(f"coder of model {predictor} has impossible shares {shares.shape}")
-        if factors is not None and not (
-            factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
-        ):
-            raise FileRefused(f"coder has impossible regions: {region} tiles, {factors.shape} factors")
-        if grains is not None and grains.shape != (kept,):
-            raise FileRefused(f"coder has grains {grains.shape} of {kept} components")
-        channels = len(coder._scan.lowest)
-        if shapes != ((kept,), (kept,), (channels, LEVELS), (channels,)) or gains.min() < 1:
-            raise FileRefused(f"coder has tables of impossible shapes {shapes}")
-        return coder
 
 
 def _units(step: float) -> int:

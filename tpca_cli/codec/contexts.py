@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.priors import EXPECTED_ZERO, Priors, shipped
-from tpca_cli.codec.scan_order import SLOTS, Ints, ScanOrder, Step, kind_of
+from tpca_cli.codec.scan_order import SLOTS, Ints, ScanOrder, Step
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +33,12 @@ LEVELS = 4
 PREDICTORS = (1, 2, 3)
 """What values are predicted from: the second has more counters, also by component and by grade; in the third
 color is led by brightness, and signs by the borders of tiles."""
+SHARE, SHARED = 64, 16
+"""How far colors follow brightness: in 1/64, for so many diagonals; the last stands for all beyond."""
+BORDER_BITS = 8
+"""Samples along the borders of tiles count in 1/256."""
+GRAIN_HALVES, MOST_HALVES = 3, 8
+"""Steps below so many halves of a grain become it, where nothing else is said; the most that can be said."""
 FLAG_FEATURES = LOWEST_FEATURES = 5
 """What counts for a flag that opens a zone, and for a lowest component."""
 
@@ -68,6 +75,8 @@ class ContextModel:
     predictor: int  # one of PREDICTORS
     borders: Borders
     shares: Ints  # (M,) how far a component of color follows brightness, in 1/64
+    whole: NDArray[np.bool_]  # (grades, M) whether values stand for whole multiples of their step
+    heed: Floats  # (grades, M) what an error of a squared step counts; only the encoder looks
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -96,9 +105,37 @@ def _class_maps(expected: Floats, priors: Priors) -> NDArray[np.uint8]:
     return maps[component.ravel()]
 
 
-def replaced(steps: Floats, grains: NDArray[Any]) -> Floats:
-    """Steps (.., M), those below three halves of a grain replaced by it."""
-    return np.where(2 * steps < 3 * grains, grains, steps).astype(np.float64)
+def replaced(steps: Floats, grains: NDArray[Any], halves: int = GRAIN_HALVES) -> Floats:
+    """Steps (.., M), those below so many halves of a grain replaced by it."""
+    return np.where(2 * steps < halves * grains, grains, steps).astype(np.float64)
+
+
+def borders_of(basis: FixedBasis, none: bool) -> Borders:
+    """The samples of each rank-1 component along the borders of a tile, if they count."""
+    if basis.indices is None or none:
+        return NO_BORDERS
+    i, j = basis.indices[:, :2].astype(np.int64).T
+    (height, width), (down, across) = basis.frame_shape[:2], basis.factors[:2]
+    at = np.stack([j, width + j, 2 * width + i, 2 * width + height + i], axis=1)
+    samples = np.stack([down[0, i], down[-1, i], across[0, j], across[-1, j]], axis=1).astype(np.int64)
+    shift = basis.bits - BORDER_BITS
+    weights = samples << -shift if shift <= 0 else (samples + (1 << (shift - 1))) >> shift
+    return Borders(2 * (height + width), at, weights)
+
+
+def shares_of(shares: Ints | None, indices: Ints | None) -> Ints | None:
+    """How far each component follows brightness, (M,), from shares by color and diagonal, if any."""
+    if shares is None or indices is None:
+        return None
+    i, j, c = indices.astype(np.int64).T
+    found: Ints = np.where(c > 0, shares[c - 1, np.minimum(i + j, SHARED - 1)], 0)
+    return found
+
+
+def kind_of(i: int, j: int, channel: int) -> int:
+    """Which weights a component uses: on an edge of the frequency plane, inside, on its diagonal; color."""
+    low, high = min(i, j), max(i, j)
+    return (0 if low == 0 else 2 if low == high else 1) + (3 if channel else 0)
 
 
 def build_contexts(
@@ -113,6 +150,7 @@ def build_contexts(
     bit_price: float = 0.08,
     predictor: int = 1,
     grains: Ints | None = None,
+    whole: int = 0,
     borders: Borders = NO_BORDERS,
     shares: Ints | None = None,
 ) -> ContextModel:
@@ -120,7 +158,8 @@ def build_contexts(
     priors = priors or shipped()
     own_steps = steps[scan.order].astype(np.float64)
     row_grains = np.zeros(1) if grains is None else grains[scan.order].astype(np.float64)
-    row_steps = replaced(own_steps, row_grains)
+    halves = whole or GRAIN_HALVES
+    row_steps = replaced(own_steps, row_grains, halves)
     expected = expected_magnitude(scales[scan.order], row_steps, priors)
     low_steps = np.array([[row_steps[max(row, 0)]] for row in scan.lowest])
     lowest_expected = expected_magnitude(lowest[: len(scan.lowest)], low_steps, priors)
@@ -133,10 +172,8 @@ def build_contexts(
     # products are below 2^51, so the floor of a rounded quotient is the exact one
     ratios = chosen * expected[looks.rows] / (64 * expected[looks.seen])
     prior = expected[:, None] * priors.weights[kinds, :, SLOTS] * factors / (64 * UNIT)
-    graded = row_steps[None]
-    if grades is not None:
-        graded = np.maximum((own_steps * grades[:, None] + UNIT_FACTOR // 2) // UNIT_FACTOR, 1.0)
-        graded = replaced(graded, row_grains)
+    wished = _graded_steps(own_steps, grades)
+    graded = replaced(wished, row_grains, halves)
     return ContextModel(
         scan,
         row_steps,
@@ -158,7 +195,22 @@ def build_contexts(
         np.zeros(len(scan.order), np.int64)
         if shares is None
         else np.where(row_grains > 0, 0, shares[scan.order]),
+        _whole_multiples(scan, (graded == row_grains) & (whole > 0)),
+        (graded / wished) ** 2,
     )
+
+
+def _graded_steps(steps: Floats, grades: Ints | None) -> Floats:
+    """Steps (grades, M) by the factor of each grade, if there are any."""
+    if grades is None:
+        return steps[None]
+    found: Floats = np.maximum((steps * grades[:, None] + UNIT_FACTOR // 2) // UNIT_FACTOR, 1.0)
+    return found
+
+
+def _whole_multiples(scan: ScanOrder, grained: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of (grades, M) that have grains as steps, those that are no lowest components: these are predicted."""
+    return grained & ~np.isin(np.arange(grained.shape[1]), scan.lowest)
 
 
 def _flag_weights(scan: ScanOrder, expected: Floats, lowest: Floats, priors: Priors) -> Ints:

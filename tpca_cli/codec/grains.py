@@ -7,11 +7,16 @@ grain itself, in its place, leaves hardly an error. Grains are found by how clos
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tpca_cli.codec.contexts import MOST_HALVES
+from tpca_cli.codec.scan_order import Ints
+from tpca_cli.errors import FileRefused
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +30,8 @@ LOOKED_AT = 512
 """Tiles that grains are looked for in."""
 MUCH = 0.5
 """Grains serve steps whose square times this is more than the mean square that they are off by."""
+WHOLE = 4
+"""Halves of a grain below which steps of the least squared error become it: whole multiples leave little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,3 +63,16 @@ def find_grains(values: NDArray[Any], units: Floats) -> Grains:
         rows = rows[hits]
         best[rows], found[rows], off[rows] = near[hits], grain, squares[hits].mean(axis=1) * grain**2
     return Grains(found * units, off * units**2)
+
+
+def read_grains(
+    meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], kept: int
+) -> tuple[Ints | None, int]:
+    """The grains that a coder of so many components has, if any, and its setting `whole`."""
+    whole = int(meta.get("whole", 0))
+    grains = np.asarray(arrays["grains"]).astype(np.int64) if "grains" in arrays else None
+    if not 0 <= whole <= (0 if grains is None else MOST_HALVES):
+        raise FileRefused(f"coder has values of whole grains below {whole} halves of them")
+    if grains is not None and grains.shape != (kept,):
+        raise FileRefused(f"coder has grains {grains.shape} of {kept} components")
+    return grains, whole

@@ -28,14 +28,14 @@ from tpca_cli.codec.contexts import (
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.priors import Priors
 from tpca_cli.codec.scan_order import Ints, ScanOrder
-from tpca_cli.errors import FileRefused
 from tpca_cli.tensor_pca.fixed_basis import SCALE_BITS
-from tpca_cli.wasm import Field, Job, Kernel, KernelStopped, Room, Values
+from tpca_cli.wasm import Field, Kernel, Room, Value, Values
 
 Array = NDArray[Any]
 
 DECODE, DECIDE, REPLAY = 0, 1, 2
 """What a job does: read, decide and write, or write what was decided before."""
+CHUNK = 512  # values that are looked at together
 LAMBDA = 0.08
 """Bits are worth this many squared steps."""
 GRADES = 16
@@ -63,6 +63,7 @@ CONSTANTS = {
     "CLASSES": CLASSES,
     "CODES": CODES,
     "UNIT": int(UNIT),
+    "CHUNK": CHUNK,
     "FINENESSES": LEVELS,
     "FLAG_FEATURES": FLAG_FEATURES,
     "LOWEST_FEATURES": LOWEST_FEATURES,
@@ -154,6 +155,8 @@ BLOCK_FIELDS = (
     Field("const u32 *", "bases", "(rows, 2)"),
     Field("const u8 *", "maps", "(rows, CODES)"),
     Field("const double *", "quanta", "(grades, rows) quantiser steps"),
+    Field("const u8 *", "whole", "(grades, rows) whether values are whole multiples of their step"),
+    Field("const double *", "heed", "(grades, rows) what an error of a squared step counts"),
     Field("const double *", "expected", "(rows,)"),
     Field("const i64 *", "lowest_priors", "(channels, FINENESSES)"),
     Field("const i64 *", "centers", "(channels,)"),
@@ -175,36 +178,37 @@ BLOCK_FIELDS = (
     Field("i8 *", "signs", "(rows, size)"),
     Field("u8 *", "busy", "(2, size) how much a tile holds so far"),
     Field("double *", "low", "(channels, size)"),
+    Field("i32 *", "totals", "(size,) what a tile holds in the rows that its flag looks at"),
     Field("double *", "worth", "(3, size)"),
-    Field("u8 *", "classes", "(room,) of the values of a row"),
+    Field("u8 *", "classes", "(most rows of a step, room) of the values of its rows"),
     Field("u8 *", "closest", "(size,) what surrounds the values of a row"),
     Field("u8 *", "crowded", "(size,) what surrounds the values of a row"),
     Field("i8 *", "turns", "(size,) the signs beside them"),
-    Field("i32 *", "spots", "(room, 8) the values of a row with what predicts them"),
+    Field("i32 *", "spots", "(CHUNK, 8) values of a row with what predicts them"),
     Field("u32 *", "placed", "counters of the first stages by component and class: (rows, 16, 2)"),
     Field("u32 *", "tall", "counters of the later stages by component: (rows, TOKENS - 1)"),
     Field("i32 *", "light", "(colored, size) values of the first channel, if colors are led by it"),
     Field("i32 *", "lit", "(colored, size) where they are not 0, by phase"),
     Field("i32 *", "lit_counts", "(colored, 2)"),
     Field("i32 *", "when_found", "(size,) in which step and phase slopes were found"),
-    Field("double *", "together", "(channels, 2, size) sums of squares, and of products with a color"),
+    Field("double *", "together", "(channels, size, 2) sums of squares, and of products with a color"),
     Field("i32 *", "slopes", "(channels, size) how much of a color goes with brightness"),
-    Field(
-        "double *", "fit", "(rows, 2) out: coefficients times what brightness says of them, squares of this"
-    ),
+    Field("double *", "fit", "(rows, 2) out: coefficients times what brightness says, squares of this"),
     Field("i32 *", "guesses", "(size,) of the values of a row"),
-    Field("i32 *", "edges", "(size, edge_room) samples along the borders of tiles"),
+    Field("i32 *", "edges", "(edge_room, size) samples along the borders of tiles"),
     Field("Hit *", "hits", "(room,) what was coded in a row and is not zero"),
-    Field("i16 *", "seen", "(most pairs of a step, room, 2)"),
+    Field("i16 *", "seen", "(most pairs of a step, CHUNK, 2)"),
     Field("i32 *", "live", "(4, size)"),
     Field("u8 *", "bytes", "the block"),
 )
 PICTURE_FIELDS = (
     Field("i32", "picture_count", "0 for a job on coefficients: what follows is then not read"),
     Field("i32", "side", "of a tile"),
+    Field("i32", "apart", "numbers of `tiles` from a component to the next"),
     Field("i32", "colors"),
     Field("i32", "lapped"),
     Field("i32", "restored", "0 without the filter, 1 by brightness, 2 also between channels"),
+    Field("i32", "bound", "of what the filter knows of differences within it, 0 for nothing"),
     Field("i32", "basis_bits"),
     Field("const Shape *", "shapes"),
     Field("const i32 *", "indices", "(rows, 3)"),
@@ -213,12 +217,13 @@ PICTURE_FIELDS = (
     Field("const double *", "lap_before", "(2, 4, 4) even and odd halves"),
     Field("const double *", "lap_after", "(2, 4, 4)"),
     Field("const i32 *", "borders", "of the filter's classes"),
-    Field("const i32 *", "weights", "of the filter"),
+    Field("const i32 *", "weights", "of the filter, for each class"),
     Field("const i32 *", "mixing", "of the filter, between channels"),
     Field("const u8 *", "pixels", "of all pictures, in"),
     Field("u8 *", "decoded", "pixels out"),
     Field("i64 *", "errors", "(pictures,) squared, out"),
-    Field("i32 *", "tiles", "(size, colors, side, side) values by tile, channel, column and row"),
+    Field("i32 *", "tiles", "(colors, side, side, apart) values by channel, column, row and tile"),
+    Field("u8 *", "touched", "(colors, side, side) whether any of them is written"),
     Field("double *", "planes", "samples of one picture"),
     Field("i16 *", "shorts", "planes of the filter, and two lines"),
     Field("i32 *", "ints", "lines of the filter"),
@@ -235,24 +240,16 @@ def prepare(anew: bool = False) -> None:
     (KERNEL.renew if anew else KERNEL.instance)()
 
 
-def run(job: Job) -> None:
-    """Run a job; whatever stops the kernel was caused by the data."""
-    try:
-        job.run()
-    except KernelStopped as error:
-        raise FileRefused(f"block is damaged ({error})") from error
-
-
-def block_job(
-    model: ContextModel, grid: Grid, mode: int, capacity: int, symbols: bool, pictures: Values
-) -> Job:
-    """A job with room for `capacity` bytes; `symbols` go out in place of the values that they stand for."""
+def block_values(
+    model: ContextModel, grid: Grid, mode: int, coded: Array | Room, symbols: bool, pictures: Values
+) -> dict[str, Value]:
+    """The job of a block: its bytes or room for them; `symbols` instead of the values that they stand for."""
     scan, size = model.scan, grid.size
     rows, zones, channels = len(scan.places), len(scan.zones), len(scan.lowest)
     canvas, room = rows * size, -(-size // 8) * 8
     direct = mode == DECODE and pictures["picture_count"] != 0
-    most_pairs = _most_sights(scan) // 2
-    return Job.of(KERNEL, {
+    most_rows, most_pairs = _most_of_step(scan)
+    return {
         "mode": mode,
         "symbols": int(symbols),
         "rows": rows,
@@ -262,7 +259,7 @@ def block_job(
         "colored": scan.colored,
         "channels": channels,
         "zones": zones,
-        "capacity": capacity,
+        "capacity": coded.size,
         "length": 0,
         "damaged": 0,
         "wide": 0,
@@ -288,30 +285,30 @@ def block_job(
         "signs": Room(canvas + 16, scratch=True),
         "busy": Room(2 * size),
         "low": Room(channels * size),
+        "totals": Room(size + 8, scratch=True),
         "worth": Room(3 * size, scratch=True),
-        "classes": Room(room, scratch=True),
-        "closest": Room(size + 16, scratch=True),
-        "crowded": Room(size + 16, scratch=True),
-        "turns": Room(size + 16, scratch=True),
-        "spots": Room(8 * room, scratch=True),
+        "classes": Room(room * most_rows, scratch=True),
+        **dict.fromkeys(("closest", "crowded", "turns"), Room(size + 16, scratch=True)),
+        "spots": Room(8 * CHUNK, scratch=True),
         "placed": Room(rows * 32 if model.predictor > 1 else 0, scratch=True),
         "tall": Room(rows * (TOKENS - 1) if model.predictor > 1 else 0, scratch=True),
         **_led_and_smooth(model, size),
         "hits": Room(room, scratch=True),
-        "seen": Room(2 * most_pairs * room, scratch=True),
+        "seen": Room(2 * most_pairs * CHUNK, scratch=True),
         "live": Room(4 * size, scratch=True),
-        "bytes": Room(capacity, scratch=True),
+        "bytes": coded,
         **pictures,
-    })  # fmt: skip
+    }
 
 
 def _led_and_smooth(model: ContextModel, size: int) -> Values:
     """Room for what the third model knows besides."""
     led = int(model.shares.any())
     colored, channels = led * model.scan.colored, led * len(model.scan.lowest)
-    cleared = {"light": colored * size, "lit_counts": 2 * colored, "when_found": led * size}
+    cleared = {"lit_counts": 2 * colored, "when_found": led * size}
     cleared |= {"slopes": channels * size, "fit": 2 * led * len(model.scan.places), "guesses": led * size}
-    rest = {"lit": colored * size, "together": 2 * channels * size, "edges": size * model.borders.room}
+    rest = dict.fromkeys(("light", "lit"), colored * size)
+    rest |= {"together": 2 * channels * size, "edges": size * model.borders.room}
     rooms = {name: Room(count) for name, count in cleared.items()}
     rooms |= {name: Room(count, scratch=True) for name, count in rest.items()}
     return {"led": led, "edge_room": model.borders.room, **rooms}
@@ -345,9 +342,10 @@ def _of_regions(grid: Grid, side: int) -> Values:
 
 
 @functools.lru_cache(maxsize=4)
-def _most_sights(scan: ScanOrder) -> int:
-    """What a step sees at most, rounded up to pairs."""
-    return max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0)
+def _most_of_step(scan: ScanOrder) -> tuple[int, int]:
+    """The most rows that a step has, and pairs of what it sees."""
+    sights = max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0)
+    return max((step.stop - step.start for step in scan.steps), default=0), sights // 2
 
 
 @functools.lru_cache(maxsize=4)
@@ -413,6 +411,8 @@ def _of_model(model: ContextModel) -> dict[str, Array]:
         "bases": model.bases,
         "maps": model.maps,
         "quanta": model.quanta,
+        "whole": model.whole,
+        "heed": model.heed,
         "expected": model.expected,
         "lowest_priors": model.lowest,
         "centers": model.centers,

@@ -23,18 +23,20 @@ from numpy.typing import NDArray
 from tpca_cli.codec import tiling
 from tpca_cli.codec.contexts import ContextModel
 from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.kernel_job import DECIDE, DECODE, NO_PICTURES, RECORDS, REPLAY, block_job, run
+from tpca_cli.codec.kernel_job import DECIDE, DECODE, KERNEL, NO_PICTURES, RECORDS, REPLAY, block_values
 from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.scan_order import Ints
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import Framing
-from tpca_cli.wasm import Job, Room, Values
+from tpca_cli.wasm import Job, KernelStopped, Room, Values
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 Pixels = NDArray[Any]
 Shape = tuple[int, int]
 Grades = NDArray[np.uint8] | int
+Tiles = Mapping[str, Array | int]
+"""Arrays (.., tiles), or one number for all tiles, by their fields."""
 FILTER = ("borders", "weights", "mixing")
 """What the kernel knows of a filter."""
 
@@ -63,24 +65,26 @@ def joined(parts: Sequence[Symbols]) -> Symbols:
 def encode(model: ContextModel, grid: Grid, coefficients: Floats, grades: Grades = 0) -> tuple[bytes, Floats]:
     """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets."""
     block, job = run_encoder(model, grid, DECIDE, {"data": coefficients, "grade": grades})
-    return block, _tiles(job["data"], grid)
+    return block, _tiles(job.arrays["data"], grid)
 
 
 def decode(model: ContextModel, grid: Grid, block: bytes) -> Floats:
     """The values (M, tiles) of a block; bytes that cannot be a block are refused."""
-    return _tiles(run_decoder(model, grid, block)["data"], grid)
+    return _tiles(run_decoder(model, grid, block).arrays["data"], grid)
 
 
 def read_symbols(model: ContextModel, grid: Grid, block: bytes) -> Symbols:
     """The symbols of a block."""
     job = run_decoder(model, grid, block, symbols=True)
-    grades = job["grade"][grid.places]
-    return Symbols(_tiles(job["data"], grid).astype(np.int64), _tiles(job["opened"], grid), grades)
+    grades = job.arrays["grade"][grid.places]
+    return Symbols(
+        _tiles(job.arrays["data"], grid).astype(np.int64), _tiles(job.arrays["opened"], grid), grades
+    )
 
 
 def write_symbols(model: ContextModel, grid: Grid, symbols: Symbols) -> bytes:
     """The block that stands for these symbols."""
-    tiles: dict[str, Array | int] = {"data": symbols.values, "wanted": symbols.flags, "grade": symbols.grades}
+    tiles: Tiles = {"data": symbols.values, "wanted": symbols.flags, "grade": symbols.grades}
     return run_encoder(model, grid, REPLAY, tiles)[0]
 
 
@@ -88,14 +92,34 @@ def _tiles(canvas: Array, grid: Grid) -> Array:
     return canvas.reshape(-1, grid.size).take(grid.places, axis=1)  # (rows, tiles)
 
 
+def run_block(
+    model: ContextModel,
+    grid: Grid,
+    mode: int,
+    coded: Array | Room,
+    pictures: Values = NO_PICTURES,
+    tiles: Tiles | None = None,
+    symbols: bool = False,
+) -> Job:
+    """Run the kernel over bytes or room for them, and pictures or tiles; whatever stops it is in the data."""
+    values = block_values(model, grid, mode, coded, symbols, pictures)
+    for name, given in (tiles or {}).items():
+        room = values[name]
+        assert isinstance(room, Room)
+        values[name] = canvas = np.zeros(room.size, KERNEL.dtypes[name])
+        canvas[: canvas.size // grid.size * grid.size].reshape(-1, grid.size)[:, grid.places] = given
+    try:
+        return Job.of(KERNEL, values).run()
+    except KernelStopped as error:
+        raise FileRefused(f"block is damaged ({error})") from error
+
+
 def run_decoder(
     model: ContextModel, grid: Grid, block: bytes, pictures: Values = NO_PICTURES, *, symbols: bool = False
 ) -> Job:
     """Run a decoder over a block."""
-    job = block_job(model, grid, DECODE, len(block), symbols, pictures)
-    job["bytes"][:] = np.frombuffer(block, np.uint8)
-    run(job)
-    if job.number("damaged") or job.number("length") != len(block):
+    job = run_block(model, grid, DECODE, np.frombuffer(block, np.uint8), pictures, symbols=symbols)
+    if job.numbers["damaged"] or job.numbers["length"] != len(block):
         raise FileRefused("block is damaged: its symbols do not end where it does")
     return job
 
@@ -104,22 +128,18 @@ def run_encoder(
     model: ContextModel,
     grid: Grid,
     mode: int,
-    tiles: Mapping[str, Array | int],
+    tiles: Tiles,
     pictures: Values = NO_PICTURES,
 ) -> tuple[bytes, Job]:
     """Run an encoder over arrays (.., tiles) or pictures, with enough room; what it wrote, and the job."""
     capacity = 4096 + grid.places.size * model.expected.size
     while True:
-        job = block_job(model, grid, mode, capacity, mode == REPLAY, pictures)
-        for name, values in tiles.items():
-            canvas = job[name][: job[name].size // grid.size * grid.size]
-            canvas.reshape(-1, grid.size)[:, grid.places] = values
-        run(job)
-        if job.number("damaged") or job.number("wide"):
+        job = run_block(model, grid, mode, Room(capacity, scratch=True), pictures, tiles, mode == REPLAY)
+        if job.numbers["damaged"] or job.numbers["wide"]:
             raise ValueError("values are too large to be coded")
-        length = job.number("length")
+        length = job.numbers["length"]
         if length <= capacity:
-            return job["bytes"][:length].tobytes(), job
+            return job.arrays["bytes"][:length].tobytes(), job
         capacity = length
 
 
@@ -142,7 +162,7 @@ class KernelTiles:
         shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
         fields = self._fields(grid, shapes, pixels, range(len(shapes)))
         block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
-        return block, job["errors"].copy(), self._cut(job, shapes)
+        return block, job.arrays["errors"].copy(), self._cut(job, shapes)
 
     def decode(
         self,
@@ -159,10 +179,10 @@ class KernelTiles:
         wanted = range(len(shapes)) if wanted is None else wanted
         fields = self._fields(grid, shapes, np.zeros(0, np.uint8), wanted)
         job = run_decoder(model, grid, block, fields)
-        return None if job.number("wide") else self._cut(job, [shapes[picture] for picture in wanted])
+        return None if job.numbers["wide"] else self._cut(job, [shapes[picture] for picture in wanted])
 
     def _cut(self, job: Job, shapes: Sequence[Shape]) -> list[Pixels]:
-        pixels, out, at = job["decoded"].copy(), [], 0
+        pixels, out, at = job.arrays["decoded"].copy(), [], 0
         for height, width in shapes:
             size = height * width * len(self.factors[2])
             out.append(pixels[at : at + size].reshape(height, width, -1))  # (h, w, c)
@@ -188,6 +208,7 @@ class KernelTiles:
             "colors": len(matrices[2]),
             "lapped": int(self.lapped),
             "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
+            "bound": 0 if restorer is None else restorer.bound,
             "basis_bits": self.bits,
             **dict.fromkeys(FILTER, 0),
             **arrays,
@@ -199,6 +220,8 @@ class KernelTiles:
         table = _table_of(grid, tuple(every))[list(wanted)]
         heights, widths, strides = (table[name].astype(np.int64) for name in ("height", "width", "stride"))
         most_tiles = int((table["down"] * table["right"]).max())
+        # an odd number of lines of a cache, so that components lie in all parts of it
+        apart = (-(-grid.size // 16) | 1) * 16
         # the filter has a plane for each color and five more, two lines, and nine lines of wider numbers
         most_shorts = int(((colors + 5) * (heights + 4) * strides + 2 * strides).max()) + 8
         return {
@@ -208,7 +231,9 @@ class KernelTiles:
             "pixels": pixels,
             "decoded": Room(colors * int((heights * widths).sum()), scratch=True),
             "errors": Room(len(table)),
-            "tiles": Room(colors * side**2 * grid.size, scratch=True),
+            "apart": apart,
+            "tiles": Room(colors * side**2 * apart + 4, scratch=True),
+            "touched": Room(colors * side**2),
             "planes": Room(colors * side**2 * most_tiles, scratch=True),
             "shorts": Room(most_shorts, scratch=True),
             "ints": Room(9 * int(strides.max()) + 8, scratch=True),

@@ -1,13 +1,15 @@
 """A filter after decoding that takes back part of the quantisation error.
 
 Pixels are sorted by how much the brightness around them varies and in which direction; each class has a small
-symmetric filter, fitted to the pictures of the archive. One correction, computed from brightness, is added
-to all channels; where there are several, each is then corrected by what all of them do around the pixel, and
-by where its color would be if it followed the brightness as it does nearby. All in integers.
+symmetric filter, fitted to the pictures of the archive; beside what differs it knows what differs within a
+bound, which no edge drowns. One correction, computed from brightness, is added to all channels; where there
+are several, each is then corrected by what all of them do around the pixel, and by where its color would be
+if it followed the brightness as it does nearby. All in integers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -27,6 +29,11 @@ SUBPIXEL = 8
 WINDOW = 25
 FLATNESS = 20 * SUBPIXEL**2 * WINDOW**2
 """Against brightness that hardly varies, in which colors cannot follow it."""
+BOUNDED = ((0, 4), (4, 6))
+"""Which pairs are summed, each neighbor's difference within a bound, to a feature of brightness."""
+BOUND_STEPS = 0.2
+"""The bound that the encoder takes, in steps."""
+LARGEST_BOUND = 4095
 LARGEST = 1023
 """Of a weight between channels, in 2^-BITS."""
 DARKEST, BRIGHTEST = -1024, 3071
@@ -39,15 +46,16 @@ FOLLOW_SHIFT, FOLLOW_LIMIT = 12, 4095
 
 @dataclass(frozen=True, eq=False)
 class Restorer:
-    """Class borders (LEVELS - 1,) for the activity in 1/SUBPIXEL, and weights (CLASSES, pairs) in 2^-BITS.
+    """Class borders (LEVELS - 1,) for the activity in 1/SUBPIXEL, and weights (CLASSES, ..) in 2^-BITS.
 
     `mixing` (c, features) are the weights between channels, in 2^-BITS; empty for gray and for archives
-    that were written without.
+    that were written without. Without a bound, which is in 1/SUBPIXEL, weights are those of pairs only.
     """
 
     borders: Ints
     weights: Ints
     mixing: Ints
+    bound: int = 0
 
     def pixels(self, images: NDArray[np.float64], unit: int) -> NDArray[np.uint8]:
         """Images (n, c, h, w) in 1/unit as corrected pixels."""
@@ -71,7 +79,7 @@ class Restorer:
             images[:, channel] += (total + (1 << BITS - 1)) >> BITS
 
     def _by_brightness(self, images: Singles) -> Singles:
-        differences = _differences(_light(images))
+        differences = _bright_features(_light(images), self.bound)
         classes = _classes(differences, self.borders)
         change = np.zeros(differences[0].shape, np.float32)
         for difference, column in zip(differences, self.weights.T.astype(np.float32), strict=True):
@@ -83,14 +91,27 @@ class Restorer:
         return np.concatenate([self.borders, self.weights.ravel(), self.mixing.ravel()]).astype(np.int16)
 
     @classmethod
-    def from_array(cls, array: NDArray[Any], channels: int) -> Restorer:
+    def read(cls, meta: Mapping[str, Any], array: NDArray[Any] | None, channels: int) -> Restorer | None:
+        """The filter of a coder with such settings and this array, if it has one."""
+        return None if array is None else cls.from_array(array, channels, int(meta.get("bound", 0)))
+
+    @classmethod
+    def from_array(cls, array: NDArray[Any], channels: int, bound: int = 0) -> Restorer:
         """The mirror of `to_array` for pictures of so many channels; ValueError when it cannot be one."""
-        flat = np.asarray(array).astype(np.int64)
-        borders, weights, mixing = np.split(flat, [LEVELS - 1, LEVELS - 1 + CLASSES * len(PAIRS)])
-        fits = weights.size == CLASSES * len(PAIRS) and mixing.size in (0, channels * feature_count(channels))
+        flat, size = np.asarray(array).astype(np.int64), bright_count(bound)
+        borders, weights, mixing = np.split(flat, [LEVELS - 1, LEVELS - 1 + CLASSES * size])
+        fits = weights.size == CLASSES * size and mixing.size in (0, channels * feature_count(channels))
+        fits = fits and 0 <= bound <= LARGEST_BOUND
         if not fits or np.abs(weights).max() > 127 or np.abs(mixing).max(initial=0) > LARGEST:
-            raise ValueError(f"a filter of {flat.size} numbers")
-        return cls(borders, weights.reshape(CLASSES, len(PAIRS)), mixing.reshape(-1, feature_count(channels)))
+            raise ValueError(f"a filter of {flat.size} numbers, bound {bound}")
+        return cls(
+            borders, weights.reshape(CLASSES, size), mixing.reshape(-1, feature_count(channels)), bound
+        )
+
+
+def bound_for(step: float) -> int:
+    """The bound that suits pictures coded with this step."""
+    return min(max(round(BOUND_STEPS * SUBPIXEL * step), 1), LARGEST_BOUND)
 
 
 def subpixels(images: NDArray[np.float64], unit: int) -> Singles:
@@ -99,6 +120,11 @@ def subpixels(images: NDArray[np.float64], unit: int) -> Singles:
     fine += 0.5
     np.floor(fine, out=fine)
     return np.clip(fine, DARKEST, BRIGHTEST, out=fine).astype(np.float32)
+
+
+def bright_count(bound: int) -> int:
+    """What a pixel is corrected by that comes from brightness."""
+    return len(PAIRS) + (len(BOUNDED) if bound else 0)
 
 
 def feature_count(channels: int) -> int:
@@ -145,15 +171,25 @@ def _follow(color: Ints, light: Ints) -> Ints:
 
 def _differences(light: Singles) -> list[Singles]:
     """For each pair of opposite neighbours of a plane (n, h, w), their sum minus twice the pixel's own."""
+    twice = 2 * light
+    return [after + before - twice for after, before in _neighbors(light)]
+
+
+def _neighbors(light: Singles) -> Iterator[tuple[Singles, Singles]]:
+    """The opposite neighbors of each pair."""
     _, h, w = light.shape
     padded = np.pad(light, ((0, 0), (2, 2), (2, 2)), "edge")
-    twice = 2 * light
-    found = []
     for down, right in PAIRS:
         after = padded[:, 2 + down : 2 + down + h, 2 + right : 2 + right + w]
-        before = padded[:, 2 - down : 2 - down + h, 2 - right : 2 - right + w]
-        found.append(after + before - twice)
-    return found
+        yield after, padded[:, 2 - down : 2 - down + h, 2 - right : 2 - right + w]
+
+
+def _bright_features(light: Singles, bound: int) -> list[Singles]:
+    """Differences of brightness (n, h, w), and, with a bound, sums of those within it."""
+    if not bound:
+        return _differences(light)
+    bounded = [sum(np.clip(side - light, -bound, bound) for side in pair) for pair in _neighbors(light)]
+    return _differences(light) + [np.add.reduce(bounded[first:last]) for first, last in BOUNDED]
 
 
 def _box(values: Values) -> Values:
@@ -185,16 +221,16 @@ def _classes(differences: list[Singles], borders: Ints) -> NDArray[np.intp]:
     return level.astype(np.intp)
 
 
-def fit(decoded: list[Singles], originals: list[Singles]) -> Restorer:
+def fit(decoded: list[Singles], originals: list[Singles], bound: int = 0) -> Restorer:
     """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL.
 
     They are integers, and so are all sums, which float64 holds: their order does not matter.
     """
-    every = [_differences(_light(images)) for images in decoded]
+    every = [_bright_features(_light(images), bound) for images in decoded]
     activities = np.concatenate([np.add(*_activity(d)).ravel()[::7] for d in every])
     ranks = np.linspace(0, 1, LEVELS + 1)[1:-1]
     borders = np.minimum(np.rint(np.quantile(activities, ranks)), 32767).astype(np.int64)
-    size, colors = len(PAIRS), len(_colors(decoded[0].shape[1]))
+    size, colors = bright_count(bound), len(_colors(decoded[0].shape[1]))
     sums = np.zeros((CLASSES, size + 1, size + 1))
     for differences, before, after in zip(every, decoded, originals, strict=True):
         classes = _classes(differences, borders).ravel().astype(np.uint8)
@@ -207,9 +243,9 @@ def fit(decoded: list[Singles], originals: list[Singles]) -> Restorer:
             sums_of_class += wide @ wide.T
     gram, right = sums[:, :size, :size], sums[:, :size, size:] / colors
     ridge = 1e-3 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size + 1e4
-    weights = np.linalg.solve(gram + ridge * np.eye(size), right)[..., 0]
-    whole = np.clip(np.rint(weights * 2.0**BITS), -127, 127).astype(np.int64)
-    restorer = Restorer(borders, whole, np.zeros((0, 0), np.int64))
+    systems = zip(gram + ridge * np.eye(size), right, strict=True)
+    whole = np.concatenate([_whole_weights(*one) for one in systems])
+    restorer = Restorer(borders, np.clip(whole, -127, 127), np.zeros((0, 0), np.int64), bound)
     channels = decoded[0].shape[1]
     return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, decoded, originals))
 
@@ -243,5 +279,18 @@ def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Sing
             right[:, channel] += columns @ rest.ravel()
         gram += columns @ columns.T
     ridge = 1e-4 * np.trace(gram) / size + 1e4
-    weights = np.linalg.solve(gram + ridge * np.eye(size), right).T  # (c, features)
-    return np.asarray(np.clip(np.rint(weights * 2.0**BITS), -LARGEST, LARGEST), np.int64)
+    return np.clip(_whole_weights(gram + ridge * np.eye(size), right), -LARGEST, LARGEST)
+
+
+def _whole_weights(gram: NDArray[np.float64], right: NDArray[np.float64]) -> Ints:
+    """Weights (c, features) in 2^-BITS that nearly solve gram @ weights.T = right (features, c).
+
+    Features go together, so what rounding one weight spoils the others make good: from the last to the
+    first each is rounded to the best one beside those that are rounded already.
+    """
+    lower = np.linalg.cholesky(gram)
+    goal = np.linalg.solve(lower, right) * 2.0**BITS  # (features, c)
+    whole = np.zeros_like(goal)
+    for k in range(len(gram) - 1, -1, -1):
+        whole[k] = np.rint((goal[k] - lower[k + 1 :, k] @ whole[k + 1 :]) / lower[k, k])
+    return np.asarray(whole.T, np.int64)

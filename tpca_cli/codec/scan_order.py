@@ -82,12 +82,6 @@ class ScanOrder:
     colored: int  # the first row of color
 
 
-def kind_of(i: int, j: int, channel: int) -> int:
-    """Which weights a component uses: on an edge of the frequency plane, inside, on its diagonal; color."""
-    low, high = min(i, j), max(i, j)
-    return (0 if low == 0 else 2 if low == high else 1) + (3 if channel else 0)
-
-
 def zone_of(diagonal: int) -> int:
     """The zone of a diagonal; zones far out double in width."""
     zone = sum(diagonal >= start for start in ZONES) - 1

@@ -69,10 +69,10 @@ def runs(shapes: Sequence[Shape]) -> Iterator[tuple[Shape, int, int]]:
         at += count
 
 
-def to_images(framing: Framing, pictures: Sequence[Pixels]) -> Floats:
-    """Pictures of one size as padded images (n, c, h, w)."""
+def to_images(framing: Framing, pictures: Sequence[Pixels], grid: Shape) -> Floats:
+    """Pictures of one size, which have this grid of tiles, as padded images (n, c, h, w)."""
     h, w, _ = pictures[0].shape
-    rows, columns = framing.grid(h, w)
+    rows, columns = grid
     stacked = np.stack(pictures).transpose(0, 3, 1, 2)  # (n, c, h, w)
     if (rows * framing.height, columns * framing.width) != (h, w):
         down, right = mirror(h, rows * framing.height), mirror(w, columns * framing.width)
@@ -88,7 +88,7 @@ def to_planes(framing: Framing, images: Floats) -> Floats:
     return np.asarray(tiles.reshape(th, tw, c, -1), np.float64)  # (T, T, c, tiles)
 
 
-def from_planes(framing: Framing, planes: Floats, grid: Shape) -> Floats:
+def from_planes(planes: Floats, grid: Shape) -> Floats:
     """The inverse of `to_planes` for images with this grid of tiles."""
     th, tw, c, tiles = planes.shape
     rows, columns = grid
@@ -97,11 +97,11 @@ def from_planes(framing: Framing, planes: Floats, grid: Shape) -> Floats:
     return np.asarray(images.reshape(n, c, rows * th, columns * tw), np.float64)  # (n, c, h, w)
 
 
-def planes_of(framing: Framing, pictures: Sequence[Pixels], lapped: bool) -> Floats:
-    """Planes of all pictures; lapped ones come in units of 1/SCALE, as coefficients do."""
+def planes_of(framing: Framing, pictures: Sequence[Pixels], grids: Sequence[Shape], lapped: bool) -> Floats:
+    """Planes of all pictures, of these grids of tiles; lapped ones come in 1/SCALE, as coefficients."""
     planes = []
     for _, first, last in runs([(int(p.shape[0]), int(p.shape[1])) for p in pictures]):
-        images = to_images(framing, pictures[first:last])
+        images = to_images(framing, pictures[first:last], grids[first])
         if lapped:
             images *= SCALE
             lap(images.reshape(-1, *images.shape[2:]), framing.height)
@@ -109,16 +109,16 @@ def planes_of(framing: Framing, pictures: Sequence[Pixels], lapped: bool) -> Flo
     return planes[0] if len(planes) == 1 else np.concatenate(planes, axis=-1)
 
 
-def images_of(framing: Framing, planes: Floats, shapes: Sequence[Shape], lapped: bool) -> list[Floats]:
-    """For each run of shapes, the images (n, c, h, w) without padding."""
+def images_of(planes: Floats, shapes: Sequence[Shape], grids: Sequence[Shape], lapped: bool) -> list[Floats]:
+    """For each run of shapes, which have these grids of tiles, the images (n, c, h, w) without padding."""
     out, at = [], 0
     for (h, w), first, last in runs(shapes):
-        grid = framing.grid(h, w)
+        grid = grids[first]
         tiles = (last - first) * grid[0] * grid[1]
-        images = from_planes(framing, planes[..., at : at + tiles], grid)
+        images = from_planes(planes[..., at : at + tiles], grid)
         at += tiles
         if lapped:
-            lap(images.reshape(-1, *images.shape[2:]), framing.height, inverse=True)
+            lap(images.reshape(-1, *images.shape[2:]), len(planes), inverse=True)
         out.append(images[:, :, :h, :w])
     return out
 

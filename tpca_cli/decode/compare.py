@@ -227,7 +227,7 @@ class _Judge:
         self.floor = Floor.of(archive, bar)
         self.decibels = image_psnr(archive.index)
         self.seen = image_quality(archive.index)
-        self.groups = archive.index.groups_of()
+        self.groups = archive.index.group_of
         self.unusable = _unusable_groups(archive)
 
     def verdict(self, position: int) -> str:

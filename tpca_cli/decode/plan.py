@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from tpca_cli import images
-from tpca_cli.archive.index import Index
 from tpca_cli.errors import UsageError, printable
 from tpca_cli.formats import EXTENSIONS, FILE
-from tpca_cli.interfaces import Pixels
 from tpca_cli.names import restored_names
-from tpca_cli.store import Address
+
+if TYPE_CHECKING:
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.scores.reader import Scores
 
 ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
 SAME = "same"
@@ -26,45 +26,8 @@ _WRITTEN = {"JPEG": "jpeg", "PNG": "png", "TIFF": "tiff", "WEBP": "webp", "BMP":
 _BILEVEL = b".pbm"
 
 
-class Restorable(Protocol):
-    """What is asked of a file whose images are restored: an archive, or their scores."""
-
-    path: Path | Address
-    alive: Any
-    names_bytes: list[bytes]
-    index: Index
-    workers: int  # that decode one image together
-
-    @property
-    def target(self) -> Any:
-        """What was asked for."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
-        """One image; the bands of a large one are decoded in so many threads."""
-        ...
-
-    def metadata(self, position: int) -> dict[str, bytes]:
-        """What is kept of an image besides its pixels."""
-        ...
-
-    def holds_file(self, position: int) -> bool:
-        """Whether the source file of an image can be had bit for bit."""
-        ...
-
-    def file(self, position: int) -> bytes | None:
-        """That file."""
-        ...
-
-    def came_exactly(self, position: int) -> bool:
-        """Whether an image was archived exactly, or within a stated error."""
-        ...
-
-    def prepare(self) -> None:
-        """Compile what decoding takes: processes that are forked later inherit it."""
-        ...
+Restorable: TypeAlias = "Archive | Scores"
+"""A file whose images are restored."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +39,7 @@ class Image:
     height: int
     width: int
     mode_bits: int | None  # permissions of the source; None where the archive has none
+    block: int  # that holds it, or its first band
 
 
 @dataclass(frozen=True)
@@ -90,6 +54,8 @@ class Target:
     converted: str = ""
     left_out: str = ""
     measured: bool = False  # the file must add less error than the archive has
+    exact: bool = False  # it was archived exactly, or within a stated error
+    extras: images.Extras = field(default_factory=images.Extras)  # what travels with it
 
 
 def plan(archive: Restorable, chosen: Sequence[int], format: str | None) -> list[Target]:
@@ -97,18 +63,17 @@ def plan(archive: Restorable, chosen: Sequence[int], format: str | None) -> list
 
     Unless a format is asked for, what was archived exactly is what it was, and anything else a PNG.
     """
-    if format == SAME:
-        return _own(archive, chosen, [_own_format(archive, position) for position in range(len(archive))])
-    if format is not None:
-        return _uniform(archive, chosen, format)
-    ways = [
-        _own_format(archive, position) if archive.came_exactly(position) else ("png", CONVERTED)
-        for position in range(len(archive))
-    ]
-    return _own(archive, chosen, ways)
+    exact = [archive.came_exactly(position) for position in range(len(archive.names_bytes))]
+    if format is None or format == SAME:
+        own = [format == SAME or exactly for exactly in exact]
+        ways = [_own_format(archive, at) if known else ("png", CONVERTED) for at, known in enumerate(own)]
+        targets = _own(archive, chosen, ways)
+    else:
+        targets = _uniform(archive, chosen, format)
+    return [replace(target, exact=exact[target.position]) for target in targets]
 
 
-def extras_of(archive: Restorable, position: int) -> images.Extras:
+def _extras_of(archive: Restorable, position: int) -> images.Extras:
     """What travels with an image."""
     known = archive.metadata(position)
     return images.Extras(known.pop("exif", b""), known.pop("icc", b""), known)
@@ -116,7 +81,8 @@ def extras_of(archive: Restorable, position: int) -> images.Extras:
 
 def _image(archive: Restorable, position: int) -> Image:
     number, index = int(archive.alive[position]), archive.index
-    return Image(number, index.mode(number), *index.shape(number), index.mode_bits(number))
+    block = index.blocks_of(number)[0]
+    return Image(number, index.mode(number), *index.shape(number), index.mode_bits(number), block)
 
 
 def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:
@@ -131,12 +97,13 @@ def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Ta
             own = archive.names_bytes[position]
             targets.append(Target(position, image, own, AS_FILE, own))
             continue
-        extras = extras_of(archive, position)
+        extras = _extras_of(archive, position)
         reason = images.obstacle(format, image.mode, image.height, image.width, extras)
         if reason is not None:
             refused.append(f"{printable(archive.names_bytes[position])}: {reason}")
         name = names[position]
-        targets.append(Target(position, image, name, format, name, left_out=_left_out(format, extras)))
+        left = _left_out(format, extras)
+        targets.append(Target(position, image, name, format, name, left_out=left, extras=extras))
     if refused:
         raise UsageError(
             f"{len(refused)} of {len(chosen)} images cannot be written as {format} ({refused[0]}); "
@@ -153,10 +120,10 @@ def _own(archive: Restorable, chosen: Sequence[int], formats: Sequence[tuple[str
     for position in chosen:
         format, reason = formats[position]
         name = spare[position] if reason else archive.names_bytes[position]
-        left = "" if format == AS_FILE else _left_out(format, extras_of(archive, position))
-        told = "" if reason == CONVERTED else reason
-        image = _image(archive, position)
-        targets.append(Target(position, image, name, format, spare[position], told, left, format == "jpeg"))
+        extras = images.Extras() if format == AS_FILE else _extras_of(archive, position)
+        told, left = "" if reason == CONVERTED else reason, _left_out(format, extras)
+        target = Target(position, _image(archive, position), name, format, spare[position], told, left)
+        targets.append(replace(target, measured=format == "jpeg", extras=extras))
     return targets
 
 
@@ -172,7 +139,7 @@ def _own_format(archive: Restorable, position: int) -> tuple[str, str]:
         return "png", "its name does not say which format: it is a PNG"
     if format is None or b"." + ending.lower() == _BILEVEL:
         return "png", f"{own if format is None else 'bilevel PBM'} is not written: it is a PNG"
-    extras = extras_of(archive, position)
+    extras = _extras_of(archive, position)
     image = _image(archive, position)
     reason = images.obstacle(format, image.mode, image.height, image.width, extras)
     if reason is None and format == "jpeg" and not archive.index.images["error"][image.number]:

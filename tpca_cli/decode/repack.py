@@ -21,7 +21,7 @@ from tpca_cli.archive.index import BlockRecord, Index
 from tpca_cli.archive.packing import Job, pack
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import Group, write_archive
-from tpca_cli.checkpoint import Checkpoint, plan_digest, removed_unless_interrupted
+from tpca_cli.checkpoint import Checkpoint, removed_unless_interrupted
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_run import Symbols, joined, read_symbols, write_symbols
 from tpca_cli.decode.verify import images_of, verify_archive
@@ -69,7 +69,7 @@ def repack(
     if not tasks:
         raise TpcaError(f"{printable(archive.path)}: no image is left to keep")
     with removed_unless_interrupted(output):
-        checkpoint = Checkpoint(output, plan_digest({"repack": archive.digest, "lost": sorted(lost)}))
+        checkpoint = Checkpoint(output, {"repack": archive.digest, "lost": sorted(lost)})
         recoder = _Recoder(archive)
         blocks: list[BlockRecord] = []
         first = done = 0

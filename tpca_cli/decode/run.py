@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpca_cli import images, store
-from tpca_cli.decode.plan import AS_FILE, Restorable, Target, extras_of, plan
+from tpca_cli.decode.plan import AS_FILE, Restorable, Target, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.interfaces import Pixels, Progress
@@ -86,8 +86,7 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     check_output(request, [target.name for target in targets])
     blocks: dict[int, list[Target]] = {}
     for target in targets:
-        first = archive.index.blocks_of(target.image.number)[0]
-        blocks.setdefault(first, []).append(target)
+        blocks.setdefault(target.image.block, []).append(target)
 
     room = Room.within(request.memory, request.workers)
     works = _runs(list(blocks.values()), room.workers)
@@ -195,7 +194,7 @@ def _files(
             result.lost.append((name, str(error)))
             continue
         result.images += 1
-        if archive.came_exactly(target.position):
+        if target.exact:
             digest = images_of["digest"][image].tobytes()
             identical = images.source_digest(data, len(digest)) == digest
             result.identical += identical
@@ -221,7 +220,7 @@ def _content(
 
 def _encoded(archive: Restorable, target: Target, pixels: Pixels) -> tuple[bytes, bytes, str]:
     """The same for an image that is written from its pixels."""
-    extras, mode = extras_of(archive, target.position), target.image.mode
+    extras, mode = target.extras, target.image.mode
     if target.measured:
         allowed = int(archive.index.images["error"][target.image.number]) / pixels.size
         data = images.encode_jpeg(pixels, mode, allowed, extras)
@@ -240,7 +239,7 @@ def selected(
     All images where neither is given.
     """
     if not globs and named is None:
-        return list(range(len(archive))), []
+        return list(range(len(archive.names_bytes))), []
     wanted = None if named is None else set(named)
     chosen = matching(archive.names_bytes, globs, wanted)
     return chosen, sorted((wanted or set()).difference(archive.names_bytes))

@@ -7,6 +7,7 @@ of the images that it costs, and the check goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.store import format_of
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,18 @@ def verify(
     path: Path, progress: Progress | None = None, *, workers: int = 1, max_pixels: int = MAX_PIXELS
 ) -> Checked:
     """Check a tpca file of any kind; FileRefused when it cannot be opened as what it claims to be."""
-    kind = format_of(path)
-    if kind == FORMAT:
+
+    def archive_file(path: Path) -> Checked:
         with Archive(path, ready=False, max_pixels=max_pixels) as archive:
             return verify_archive(archive, progress, workers=workers)
-    if kind == "tpca-scores":
-        return _scores_file(path, progress, max_pixels)
-    if kind == "tpca-tensor":
-        return _tensor_file(path, progress)
-    if kind == "tpca-basis":
-        return _basis_file(path)
-    raise FileRefused(f"{printable(path)} was refused: format {kind[:40]!r} is none that tpca writes")
+
+    kinds: dict[str, Callable[[Path], Checked]] = {
+        FORMAT: archive_file,
+        "tpca-scores": lambda path: _scores_file(path, progress, max_pixels),
+        "tpca-tensor": lambda path: _tensor_file(path, progress),
+        "tpca-basis": _basis_file,
+    }
+    return store.open_as_it_is(path, kinds)
 
 
 def verify_archive(

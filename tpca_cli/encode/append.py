@@ -24,7 +24,6 @@ from tpca_cli.archive.limits import usual_or_more
 from tpca_cli.archive.reader import Archive
 from tpca_cli.archive.writer import linked_basis
 from tpca_cli.checkpoint import (
-    Checkpoint,
     check_partial,
     remove_partial,
     removed_unless_interrupted,
@@ -32,9 +31,8 @@ from tpca_cli.checkpoint import (
 from tpca_cli.encode.assemble import Assembled, LowQuality, assemble
 from tpca_cli.encode.changes import changes, restorable_beside
 from tpca_cli.encode.choose_basis import GroupDraft
-from tpca_cli.encode.code_blocks import GroupPlan, coding_digest
-from tpca_cli.encode.default_target import target_for, target_with
-from tpca_cli.encode.estimate import sampled
+from tpca_cli.encode.code_blocks import GroupPlan, coding_checkpoint
+from tpca_cli.encode.estimate import sampled, target_for, target_with
 from tpca_cli.encode.exact import check_request, code_exactly
 from tpca_cli.encode.extend import Extended, Part, extend
 from tpca_cli.encode.run import EncodeRequest, draft_groups, reach_target
@@ -232,7 +230,7 @@ class _Work:
         reused = self._suitable(draft, number, target.kind, low)
         if reused is not None:
             part, result = self._with_group(reused, members, draft.range)
-            if result.value(target.kind) >= low and result.largest[0] <= self._peak(reused):
+            if result.measured[target.kind] >= low and result.largest[0] <= self._peak(reused):
                 return part
         request = replace(self.request, target=target)
         try:
@@ -252,8 +250,9 @@ class _Work:
     ) -> tuple[Part, Assembled]:
         """Images coded as a group codes them, and what came out."""
         plans = [GroupPlan(self._kind(number), tuple(members), self.archive.coder(number))]
-        checkpoint = Checkpoint(self.request.output, coding_digest(plans, self.request.reading))
-        coded = self.request.workers.code(plans, self.request.reading, checkpoint, self.progress)
+        groups, reading = [self.archive.groups[number]], self.request.reading
+        checkpoint = coding_checkpoint(self.request.output, plans, groups, reading)
+        coded = self.request.workers.code(plans, reading, checkpoint, self.progress)
         scope = replace(scope or Range(self._peak(number)), peak=self._peak(number))
         result = assemble(coded, (), checkpoint, [scope], (), 0.0)
         index = _renumbered(result.index, [number])

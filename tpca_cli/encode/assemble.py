@@ -54,8 +54,9 @@ class Assembled:
     checkpoint: Checkpoint | Mended
     jobs: int
     step: float
-    energy: float  # of the samples, relative to the reference of their range
-    quality: float  # PSNR, counted from the reference
+    measured: Mapping[str, float]  # by a target of each kind: decibels from the reference, SSIMULACRA 2
+    psnr: float  # over all returned samples
+    payload_bytes: int  # of all coded blocks
     skipped: tuple[Skipped, ...]
     largest: tuple[int, ...] = ()  # sample of each group
     low_quality: tuple[LowQuality, ...] = ()
@@ -65,27 +66,6 @@ class Assembled:
     raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
     facts: Mapping[str, Any] = field(default_factory=dict)  # of the archive, once it is written
     errors: tuple[float, ...] = ()  # squared, of each job, relative to the reference
-    payload_bytes: int = field(init=False)  # of all coded blocks
-    psnr: float = field(init=False)  # over all returned samples
-    seen: float = field(init=False)  # the mean SSIMULACRA 2 of all images, if it was measured
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "payload_bytes", int(self.index.offsets[-1]))
-        object.__setattr__(self, "psnr", pooled_psnr(self.index))
-        seen = quality_facts(self.index)["quality"]
-        object.__setattr__(self, "seen", math.nan if seen is None else float(seen))
-
-    @property
-    def energy_db(self) -> float:
-        """10 log10(energy / error) over all returned samples."""
-        samples = float(self.index.samples.sum())
-        return self.quality + decibel(self.energy / max(samples, 1.0))
-
-    def value(self, kind: str) -> float:
-        """What a target of this kind measures; a PSNR counts from the reference."""
-        if kind == "quality":
-            return self.seen
-        return self.energy_db if kind == "energy" else self.quality
 
     def payload(self) -> Iterator[bytes]:
         """The coded blocks, one after another."""
@@ -137,14 +117,21 @@ def assemble(
                 share = entry.error / deviation if deviation else math.inf
                 low.append(LowQuality(entry.name, share, psnr(entry.error, count, scope.peak)))
     index = Index.build(entries, blocks, [(printable(item.path), item.reason) for item in lost])
+    level, seen = psnr(sum(errors), samples), quality_facts(index)["quality"]
+    measured = {
+        "psnr": level,
+        "energy": level + decibel(energy / max(float(index.samples.sum()), 1.0)),
+        "quality": math.nan if seen is None else float(seen),
+    }
     return Assembled(
         index,
         tuple(groups),
         checkpoint,
         len(errors),
         step,
-        energy,
-        psnr(sum(errors), samples),
+        measured,
+        pooled_psnr(index),
+        int(index.offsets[-1]),
         tuple(lost),
         tuple(largest),
         tuple(low),

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tpca_cli import images
-from tpca_cli.archive.index import Index
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError, printable
 from tpca_cli.names import folders_of, name_problem, restored_names
 from tpca_cli.parallel import ordered_map
@@ -21,7 +20,9 @@ from tpca_cli.sources.probe import Member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
 from tpca_cli.sources.scan import ImageRef, Skipped
 
-CHOICES = ("replace", "keep", "fail")
+if TYPE_CHECKING:
+    from tpca_cli.archive.reader import Archive
+    from tpca_cli.scores.reader import Scores
 
 
 @dataclass(frozen=True)
@@ -36,29 +37,20 @@ class Changes:
     def to_add(self, on_change: str) -> tuple[ImageRef, ...]:
         """What is to be coded, in the order of the names."""
         if on_change == "fail" and self.changed:
-            first = printable(self.changed[0].path)
-            raise TpcaError(
-                f"{first} differs from its version in the archive ({len(self.changed)} files do): "
-                "--on-change replace takes the new version, keep the archived one"
-            )
+            raise differing([ref.path for ref in self.changed])
         chosen = self.new + (self.changed if on_change == "replace" else ())
         return tuple(sorted(chosen, key=lambda ref: ref.name))
 
 
-class Kept(Protocol):
-    """What is asked of a file that holds images already: an archive, or their scores."""
-
-    alive: Any
-    names_bytes: list[bytes]
-    index: Index
-
-    @property
-    def digest_bytes(self) -> int:
-        """How many bytes the digests of the source files have."""
-        ...
+def differing(paths: Sequence[bytes]) -> TpcaError:
+    """An error about sources of which the archive has other versions."""
+    return TpcaError(
+        f"{printable(paths[0])} differs from its version in the archive ({len(paths)} files do): "
+        "--on-change replace takes the new version, keep the archived one"
+    )
 
 
-def changes(archive: Kept, refs: Sequence[ImageRef], reading: Reading) -> Changes:
+def changes(archive: Archive | Scores, refs: Sequence[ImageRef], reading: Reading) -> Changes:
     """Compare the sources with the archive; only files whose size or time differ are read."""
     positions = {name: int(image) for name, image in zip(archive.names_bytes, archive.alive, strict=True)}
     columns = archive.index.images

@@ -11,14 +11,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tpca_cli.archive.writer import basis_digest
 from tpca_cli.codec.basis_coding import code_basis
-from tpca_cli.codec.coder import PSNR, VISUAL, Coder
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import PREDICTORS
 from tpca_cli.codec.tiling import TOGETHER
+from tpca_cli.codec.tuning import PSNR, VISUAL, tune_for
 from tpca_cli.encode.fit_design import (
     Design,
     FittedGroup,
@@ -26,6 +28,7 @@ from tpca_cli.encode.fit_design import (
     fit_spanned,
     sample_basis,
     spread_basis,
+    suited,
 )
 from tpca_cli.encode.sample import pixel_count, take_images, take_sample
 from tpca_cli.encode.spread import Spread, sizes
@@ -37,8 +40,11 @@ from tpca_cli.sources.probe import Kind, Member, Survey, fitting
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.sources.scan import Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator
-from tpca_cli.tensor_pca.basis import TensorBasis
+from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis, Floats, integer_basis
+
+if TYPE_CHECKING:
+    from tpca_cli.basisfile import FittedBasis
 
 TILES = (8, 16)
 WORTH = 0.93  # of the bits of rank-1 tiles: a dense basis that does not promise so few is not tried
@@ -164,6 +170,7 @@ class GroupDraft:
     plain: bool = False  # the truncation and nothing else: neither lapped nor filtered
     lapped: bool | None = None  # whether that saves bytes, where it is known
     predictor: int = PREDICTORS[-1]  # what values are predicted from
+    own_modes: bool = False  # others than those of the basis that was given, in which fewer bits are promised
     spread: Spread | None = None  # how the sample differs from all images, where that is known
     _tables: Coder | None = field(default=None, repr=False)
     _filtered: Coder | None = field(default=None, repr=False)
@@ -217,7 +224,7 @@ class GroupDraft:
                 components=components,
                 effort=0,
                 # of steps made for people another choice is the best
-                lapped=False if self.plain else None if self.tune == VISUAL else self.lapped,
+                lapped=False if self.plain else self.lapped if self.tune == PSNR else None,
                 tune=self.tune,
                 predictor=self.predictor,
             )
@@ -244,16 +251,26 @@ class GroupDraft:
         frame = f"{self.framing.height}x{self.framing.width}"
         frames = f"tiles of {frame}" if self.framing.kind == "tile" else f"whole frames of {frame}"
         scope = f", samples up to {self.range.peak}" if self.kind.dtype == "u2" else ""
-        return f"{self.method} basis, {frames}{scope}"
+        modes = ", in modes that suit these images" if self.own_modes else ""
+        return f"{self.method} basis, {frames}{scope}{modes}"
 
 
 def draft_given(
-    path: Path, found: Survey, reading: Reading, target: Target, *, link: bool
+    path: Path,
+    stored: FittedBasis,
+    found: Survey,
+    reading: Reading,
+    target: Target,
+    step: float,
+    *,
+    link: bool,
+    first_version: bool = False,
 ) -> tuple[list[GroupDraft], list[Skipped]]:
-    """One group for a basis from a file; images that do not fit it are skipped with the reason."""
-    from tpca_cli.basisfile import read_basis
+    """One group for the basis of a file; images that do not fit it are skipped with the reason.
 
-    stored = read_basis(path)
+    All rank-1 tensors of tiles span all tiles, in whatever modes: of these, as of a basis that is fitted
+    here, those are taken that suit the step. A link, and truncation, are to the basis as it is.
+    """
     if stored.origin.item is not None:
         raise UsageError(f"{printable(path)} is a basis of tensors {stored.origin.item}, not of images")
     kind = Kind(stored.dtype, stored.framing.channels)
@@ -263,13 +280,41 @@ def draft_given(
     members, skipped = fitting(everything, kind, stored.framing)
     if not members:
         raise TpcaError(f"no image fits the basis {path}: {skipped[0].reason}")
-    sample = take_sample(members, kind, reading, windows=stored.framing.kind == "tile")
-    kept = given_basis(stored.basis, kind, target, stored.origin.frames, link=link)
+    seen = target.kind == "quality"
+    windows = stored.framing.kind == TILE and not seen
+    sample = take_sample(members, kind, reading, windows=windows, seen_area=seen)
     method, framing, scope = stored.basis.method, stored.framing, sample.range(kind, target)
+    used: TensorBasis = stored.basis
+    coded_at = None if link else _coded_at(target, step, scope, first_version)
+    if framing.kind == TILE and coded_at is not None and spans_all(used):
+        used = suited(used, [framing.split(picture) for picture in sample.pictures], coded_at)
+    kept = given_basis(stored.basis, used, kind, target, stored.origin.frames, link=link)
     draft = GroupDraft(kind, tuple(members), method, framing, kept.fixed, sample.pictures, scope, link)
-    draft.tune, draft.plain, draft.weights = tune_of(target), target.truncates, kept.weights(draft.frames)
+    draft.own_modes = used is not stored.basis
+    draft.tune, draft.plain, draft.weights = (
+        tune_of(target, kind, members),
+        target.truncates,
+        kept.weights(draft.frames),
+    )
     draft.coefficients = _projection(draft, reading)
     return [draft], skipped
+
+
+def spans_all(basis: TensorBasis) -> bool:
+    """Whether a basis is all rank-1 tensors of its modes, and so spans all frames."""
+    plain = isinstance(basis, Rank1Basis) and basis.rotation is None and basis.mean is None
+    return plain and basis.components == math.prod(basis.frame_shape)
+
+
+def _coded_at(target: Target, step: float, scope: Range, first_version: bool) -> float | None:
+    """The step that modes have to suit; None where they are the strongest ones, in their order.
+
+    Components that are asked for are the first ones, which hold the most. The first version of the format
+    knows no colors of JPEG. The step counts for samples up to 255.
+    """
+    if target.components is not None or first_version:
+        return None
+    return step * scope.unit * (USUAL_FACTOR if target.visual else 1.0)
 
 
 def _projection(draft: GroupDraft, reading: Reading) -> Callable[[], Floats] | None:
@@ -285,9 +330,13 @@ def _projection(draft: GroupDraft, reading: Reading) -> Callable[[], Floats] | N
     return coefficients
 
 
-def tune_of(target: Target) -> str:
-    """What the steps of new groups are made for."""
-    return VISUAL if target.visual else PSNR
+def tune_of(target: Target, kind: Kind, members: Sequence[Member]) -> str:
+    """What the steps of new groups are made for; a quality, which is measured, for whatever has it."""
+    if not target.visual:
+        return PSNR
+    if target.kind == "quality":
+        return VISUAL
+    return tune_for([(member.height, member.width) for member in members], kind.channels)
 
 
 def draft_fitted(
@@ -305,8 +354,7 @@ def draft_fitted(
 ) -> tuple[GroupDraft | None, list[Skipped]]:
     """A group with a basis of its own: choose the design on a sample, and fit it.
 
-    The few numbers of a rank-1 basis are known from part of the pixels; a dense one is fitted to all. The
-    step counts for samples up to 255. The first version of the format knows no colors of JPEG.
+    The few numbers of a rank-1 basis are known from part of the pixels; a dense one is fitted to all.
     """
     seen = target.kind == "quality"  # people see whole images, or as much as they look at together
     sample = take_sample(members, kind, reading, windows=method != "subspace" and not seen, seen_area=seen)
@@ -318,9 +366,7 @@ def draft_fitted(
     scale = pixels / max(pixel_count(pictures), 1)
     design = choose_design(options, pictures, kind, step * scope.unit, scale)
     kept, skipped, spread = list(members), list[Skipped](), list[Pixels]()
-    coded_at = None  # the first components hold the most: asked for are only these
-    if target.components is None and not first_version:
-        coded_at = step * scope.unit * (USUAL_FACTOR if target.visual else 1.0)
+    coded_at = _coded_at(target, step, scope, first_version)
     if design.method == "subspace":
         basis, kept, skipped = fit_spanned(design, members, kind, reading, target.components)
     elif sample.whole:  # all pixels are here already
@@ -334,7 +380,11 @@ def draft_fitted(
     frames = sum(design.framing.count(member.height, member.width) for member in kept)
     stored = kept_basis(basis, kind, target, frames)
     draft = GroupDraft(kind, tuple(kept), design.method, design.framing, stored.fixed, pictures, scope)
-    draft.tune, draft.plain, draft.weights = tune_of(target), target.truncates, stored.weights(frames)
+    draft.tune, draft.plain, draft.weights = (
+        tune_of(target, kind, members),
+        target.truncates,
+        stored.weights(frames),
+    )
     draft.coefficients, draft.lapped = _projection(draft, reading), design.lapped
     if spread and design.framing.kind == TILE:
         draft.spread = draft.compared_with(spread)
@@ -366,12 +416,14 @@ def kept_basis(basis: TensorBasis, kind: Kind, target: Target, fitted: int) -> K
     return KeptBasis(fixed, None if fine or fixed.indices is not None else basis.energies, fitted)
 
 
-def given_basis(basis: TensorBasis, kind: Kind, target: Target, fitted: int, *, link: bool) -> KeptBasis:
-    """The same of a basis from a file, remembered by its digest; a link is to the whole of it."""
+def given_basis(
+    basis: TensorBasis, used: TensorBasis, kind: Kind, target: Target, fitted: int, *, link: bool
+) -> KeptBasis:
+    """The same of what is used of a basis from a file, by whose digest it is remembered; a link is to all."""
     whole = integer_basis(basis, kind.dtype, short=True)
     if link:
         return KeptBasis(whole, None, fitted)
-    kept, source = kept_basis(basis, kind, target, fitted), basis_digest(whole)
+    kept, source = kept_basis(used, kind, target, fitted), basis_digest(whole)
     if basis_digest(kept.fixed) == source:
         return kept
     return replace(kept, fixed=replace(kept.fixed, source=source))

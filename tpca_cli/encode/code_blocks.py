@@ -11,7 +11,8 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,18 +20,23 @@ from tpca_cli import images, store, visual
 from tpca_cli.archive.format import RESIZED, STRIPPED, VERSION
 from tpca_cli.archive.index import BlockRecord, Entry
 from tpca_cli.archive.packing import BAND_PIXELS, Job, check_work, pack
-from tpca_cli.checkpoint import Checkpoint, plan_digest
-from tpca_cli.codec.coder import VISUAL, Coder
+from tpca_cli.archive.writer import Group
+from tpca_cli.checkpoint import Checkpoint
+from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.kernel_job import prepare
+from tpca_cli.codec.tuning import PSNR
 from tpca_cli.encode.sample import moments
 from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.formats import CHANNELS
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import busy_map, ordered_map
-from tpca_cli.sources.probe import Kind, Member
+from tpca_cli.sources.probe import Kind, Member, source_plan
 from tpca_cli.sources.read import read_member
-from tpca_cli.sources.read_plan import MACHINE, Reading, skip_or_fail
+from tpca_cli.sources.read_plan import Reading, skip_or_fail
 from tpca_cli.sources.scan import Skipped
+
+if TYPE_CHECKING:
+    from tpca_cli.encode.exact_blocks import ExactPlan
 
 Band = tuple[int, int]
 SEEN_ROWS = 256  # that are looked at together: in fewer, the largest scales of what people see are missing
@@ -79,29 +85,8 @@ class GroupPlan:
         prepare(anew=True)
 
 
-class Plan(Protocol):
-    """What is asked of the images of a group: their order, their jobs, and the coding of one."""
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """The images."""
-        ...
-
-    def jobs(self) -> list[Job]:
-        """The images dealt into blocks."""
-        ...
-
-    def weight(self, job: Job) -> int:
-        """Bytes that a job takes while it is coded."""
-        ...
-
-    def code(self, task: Task, reading: Reading, helpers: int = 1) -> Coded:
-        """The blocks of a job, with so many threads for its reading."""
-        ...
-
-    def prepare(self) -> None:
-        """Compile what is needed, before processes are forked."""
-        ...
+Plan: TypeAlias = "GroupPlan | ExactPlan"
+"""The images of a group, their jobs, and how one is coded."""
 
 
 @dataclass(frozen=True)
@@ -133,23 +118,16 @@ def tasks_of(plans: Sequence[Plan]) -> list[Task]:
     return [Task(number, job) for number, plan in enumerate(plans) for job in plan.jobs()]
 
 
-def coding_digest(plans: Sequence[GroupPlan], reading: Reading) -> str:
-    """The name of all that decides the coded bytes: the images, how they are read, and their coders."""
-    groups = [
-        {
-            "kind": [plan.kind.dtype, plan.kind.channels],
-            "coder": plan.coder.meta,
-            "share": plan.share,
-            "members": [
-                [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode, m.resized]
-                for m in plan.members
-            ],
-        }
-        for plan in plans
+def coding_checkpoint(
+    output: Path, plans: Sequence[GroupPlan], groups: Sequence[Group], reading: Reading
+) -> Checkpoint:
+    """The finished work of all that decides the coded bytes: the images, and the groups that they go to."""
+    described = [
+        {**source_plan(plan.members, reading), "share": plan.share, "group": dict(group.meta)}
+        for plan, group in zip(plans, groups, strict=True)
     ]
-    options = {name: value for name, value in vars(reading).items() if name not in MACHINE}
-    arrays = [array.tobytes() for plan in plans for _, array in sorted(plan.coder.to_arrays().items())]
-    return plan_digest({"format": VERSION, "reading": options, "groups": groups}, *arrays)
+    tables = [group.tables.tobytes() for group in groups]
+    return Checkpoint(output, {"format": VERSION, "groups": described}, tables)
 
 
 def code_all(
@@ -283,7 +261,7 @@ def _code_pictures(
         back = np.concatenate([one.decoded[0] for one in coded])
         return blocks, _lost(coder, source, back, member, sum(int(one.sse[0]) for one in coded))
 
-    rows = SEEN_ROWS if coder.tune == VISUAL else 0
+    rows = SEEN_ROWS if coder.tune != PSNR else 0
     found = list(ordered_map(code_bands, _together(task.job.bands, rows), threads))
     lost = [measured for _, measured in found]
     return [block for blocks, _ in found for block in blocks], [
@@ -365,7 +343,7 @@ def _lost(coder: Coder, source: Pixels, back: Pixels, member: Member, error: int
         source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
         difference = np.subtract(source, back, dtype=np.int64)
         error = int(np.vdot(difference, difference))
-    if coder.tune != VISUAL:
+    if coder.tune == PSNR:
         return Measured(error)
     peak, (height, width) = 2**coder.basis.depth - 1, source.shape[:2]
     count = max(1, min(width // SEEN_ROWS, height * width // BAND_PIXELS))  # side by side: for the memory

@@ -1,22 +1,79 @@
-"""What a target would measure at a step, and a step for some components: both from the samples alone."""
+"""Targets before anything is coded: which one these images get, and what it would measure at a step.
+
+SSIMULACRA 2 is about photographs of 8 bits. It means little for thumbnails, whose few scales its weights were
+not fitted to, and forgives an image of little contrast that loses all of it. Where no target is asked for,
+such images are held to a PSNR. What a target measures is estimated on the samples alone.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tpca_cli import visual
 from tpca_cli.codec.coder import Coder, Encoded
 from tpca_cli.codec.tiling import TOGETHER
-from tpca_cli.encode.choose_basis import BASIS_SAFETY, FINE_STEP, SAFETY, GroupDraft, fewer
+from tpca_cli.codec.tuning import are_small
+from tpca_cli.encode.choose_basis import (
+    BASIS_SAFETY,
+    FINE_STEP,
+    SAFETY,
+    GroupDraft,
+    fewer,
+    spans_all,
+    tune_of,
+)
 from tpca_cli.encode.sample import pixel_count
+from tpca_cli.errors import UsageError
+from tpca_cli.framing import TILE
 from tpca_cli.interfaces import Pixels
 from tpca_cli.quality import decibel, psnr
-from tpca_cli.rate import TRUNCATION_LOSS_DB
+from tpca_cli.rate import TRUNCATION_LOSS_DB, Target
+from tpca_cli.sources.probe import Survey
+
+if TYPE_CHECKING:
+    from tpca_cli.basisfile import FittedBasis
 
 WINDOW_BITS = 0.97  # of what windows take, whole images do: less of them is an edge
 WINDOW_ERROR = 0.989  # and of what they lose
 FILE_BYTES = 2000  # of an empty archive
+
+
+def target_for(target: Target, found: Survey, method: str, given: FittedBasis | None) -> Target:
+    """The target, by the headers of the images and a basis that is given; a quality for which neither has
+    steps is refused."""
+    if target.kind != "quality":
+        return target
+    deep = sum(len(members) for kind, members in found.groups.items() if kind.dtype == "u2")
+    plain = not target.visual or target.components is not None or method == "operator"
+    plain = plain or (given is not None and not (given.framing.kind == TILE and spans_all(given.basis)))
+    if target.detail:
+        sides = [(m.height, m.width) for members in found.groups.values() for m in members]
+        fits = not deep and not plain and method != "subspace" and not are_small(sides)
+        return target if fits else target.without_quality()
+    if deep:
+        raise UsageError(
+            f"--quality is for images of 8 bits, and {deep} of these have 16: use --psnr, or encode them "
+            "apart"
+        )
+    if plain:
+        raise UsageError(
+            "--quality needs steps that are made for it: leave out --tune psnr, --components, --method "
+            "operator and a --basis that is not of rank-1 tiles, or ask for --psnr"
+        )
+    return target
+
+
+def target_with(target: Target, drafts: Sequence[GroupDraft]) -> Target:
+    """The target, once a sample of the images is known; the drafts follow it."""
+    if all(draft.range.reference >= draft.range.peak for draft in drafts):
+        return target
+    suited = target.without_quality()
+    if suited.kind != target.kind:
+        for draft in drafts:
+            draft.tune = tune_of(suited, draft.kind, draft.members)
+    return suited
 
 
 def sample_value(

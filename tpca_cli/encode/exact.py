@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from tpca_cli.archive import exact
 from tpca_cli.archive.facts import archive_facts
 from tpca_cli.archive.format import VERSION
 from tpca_cli.archive.writer import Group, exact_group
-from tpca_cli.checkpoint import Checkpoint, check_partial, plan_digest, removed_unless_interrupted
+from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
 from tpca_cli.encode.assemble import Assembled, assemble, used_only, write_assembled
 from tpca_cli.encode.exact_blocks import ExactPlan
 from tpca_cli.encode.run import EncodeRequest
@@ -28,7 +29,16 @@ from tpca_cli.exact.coders import FileCoder, JpegCoder, PixelCoder
 from tpca_cli.formats import sniff
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Range
-from tpca_cli.sources.probe import Kind, Member, kind_of, nothing_usable, require_images, restorable, survey
+from tpca_cli.sources.probe import (
+    Kind,
+    Member,
+    kind_of,
+    nothing_usable,
+    require_images,
+    restorable,
+    source_plan,
+    survey,
+)
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.sources.scan import Skipped
 
@@ -76,7 +86,7 @@ def code_exactly(
 ) -> Assembled:
     """Code images into groups that an archive has, or else into new ones: the result has these."""
     plans = _plans(members, int(request.target.value), request.reading, known)
-    checkpoint = Checkpoint(request.output, _digest(plans, request.reading))
+    checkpoint = _checkpoint(request.output, plans, request.reading)
     coded = request.workers.code(plans, request.reading, checkpoint, progress)
     count = max((number for plan in plans for number in plan.numbers), default=-1) + 1
     groups, ranges = [*known] + [_UNUSED] * (count - len(known)), [Range(255)] * max(count, len(known))
@@ -135,18 +145,8 @@ def _headers(members: Sequence[Member], reading: Reading) -> JpegCoder:
     return JpegCoder.train(sample)
 
 
-def _digest(plans: Sequence[ExactPlan], reading: Reading) -> str:
-    """The name of all that decides the coded bytes."""
-    groups = [
-        {
-            "kind": [plan.kind.dtype, plan.kind.channels],
-            "tolerance": plan.pixels.tolerance,
-            "members": [
-                [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode]
-                for m in plan.members
-            ],
-        }
-        for plan in plans
-    ]
+def _checkpoint(output: Path, plans: Sequence[ExactPlan], reading: Reading) -> Checkpoint:
+    """The finished work of all that decides the coded bytes."""
+    groups = [{**source_plan(plan.members, reading), "tolerance": plan.pixels.tolerance} for plan in plans]
     templates = [array.tobytes() for plan in plans for array in plan.jpeg.to_arrays().values()]
-    return plan_digest({"format": VERSION, "exact": groups, "max_pixels": reading.max_pixels}, *templates)
+    return Checkpoint(output, {"format": VERSION, "exact": groups}, templates)

@@ -164,11 +164,19 @@ def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float | None) -> 
     cosines = [_cosines(side) for side in basis.frame_shape[:2]]
     every = [basis, *(basis.in_modes((*cosines, colors)) for colors in _color_modes(some))]
     bits = [_promised_bits(one, some, step) for one in every]
+    best = every[int(np.argmin(bits))]
     if basis.frame_shape == (8, 8, 3):
         of_jpeg = basis.in_modes((*cosines, JPEG_COLORS))
         if _promised_bits(of_jpeg, some, step, grains=True) < JPEG_WORTH * min(bits):
-            return of_jpeg
-    return every[int(np.argmin(bits))]
+            best = of_jpeg
+    # first what has the most energy, for who decodes only some: products of modes say little of that
+    return best.measured_by((_coefficients(best, some) ** 2).sum(axis=0))
+
+
+def _coefficients(basis: Rank1Basis, frames: Pixels) -> Floats:
+    """Coefficients (n, M) of frames in modes that need not be orthogonal."""
+    dual = tuple(np.linalg.inv(mode).T for mode in basis.modes)
+    return np.asarray(replace(basis, modes=dual).project(frames), np.float64)
 
 
 def _color_modes(frames: Pixels) -> list[Floats]:
@@ -198,9 +206,8 @@ def _promised_bits(basis: Rank1Basis, frames: Pixels, step: float, *, grains: bo
 
     With grains those of JPEG are steps in place of finer ones; without any, nothing is promised.
     """
-    dual = tuple(np.linalg.inv(mode).T for mode in basis.modes)
-    values = replace(basis, modes=dual).project(frames) / step  # (n, M)
-    sizes = np.ones(basis.components)
+    values = _coefficients(basis, frames) / step  # (n, M)
+    sizes = np.ones(values.shape[1])
     if grains:
         found = find_grains(values.T, JPEG_UNITS[basis.indices[:, 2]] / step)
         if np.count_nonzero(found.sizes) < FEWEST_GRAINS:
@@ -209,7 +216,7 @@ def _promised_bits(basis: Rank1Basis, frames: Pixels, step: float, *, grains: bo
     values /= sizes
     whole = np.rint(values - 0.1 * np.sign(values))
     error = float((((values - whole) * sizes) ** 2).sum())
-    at = np.arange(basis.components) * (2 * LARGE + 1) + LARGE
+    at = np.arange(values.shape[1]) * (2 * LARGE + 1) + LARGE
     counts = np.bincount((np.clip(whole, -LARGE, LARGE).astype(np.int64) + at).ravel())
     counts = counts[counts > 0]
     return float(whole.size * math.log2(max(len(whole), 1)) - counts @ np.log2(counts) + error / SUITED_PRICE)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +25,18 @@ from tpca_cli.archive.limits import usual_or_more
 from tpca_cli.checkpoint import (
     Checkpoint,
     check_partial,
-    plan_digest,
     remove_partial,
     removed_unless_interrupted,
 )
 from tpca_cli.encode.changes import changes, restorable_beside
 from tpca_cli.errors import ImageRefused, StorageError, UsageError, counted, printable
-from tpca_cli.frames.items import ItemFrames, check_items
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.parallel import busy_map, ordered_map
 from tpca_cli.scores.format import DTYPES, VERSION
-from tpca_cli.scores.project import PRODUCT_VALUES, coefficients_of, runs_of
+from tpca_cli.scores.project import MANY, Projector, runs_of
 from tpca_cli.scores.reader import Scores
 from tpca_cli.scores.writer import ScoresBasis, write_scores
-from tpca_cli.sources.items import find_items
 from tpca_cli.sources.probe import (
     UNSEEN,
     Kind,
@@ -50,15 +49,16 @@ from tpca_cli.sources.probe import (
     nothing_usable,
     probe_members,
     restorable,
+    source_plan,
     survey,
 )
 from tpca_cli.sources.read import read_member, read_unseen
-from tpca_cli.sources.read_plan import MACHINE, Reading, WrongGuess, scan_or_fail, skip_or_fail
+from tpca_cli.sources.read_plan import Reading, WrongGuess, scan_or_fail, skip_or_fail
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
 
 Rows = npt.NDArray[Any]
-MANY = 100  # components: a product with so many takes as long as to decode the image
+HELD_BYTES = 1 << 26  # of rows; more are read from the checkpoint, and held to their digests once more
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,37 @@ class PlainPlan:
 
     members: tuple[Member, ...]
     framing: Framing
-    basis: TensorBasis
-    samples: str  # the type of the images' samples
-    dtype: str  # of the coefficients
+    projector: Projector
+
+    @property
+    def basis(self) -> TensorBasis:
+        """The basis that they are projected on."""
+        return self.projector.basis
 
     @property
     def multiplies(self) -> bool:
         """Whether most of the time goes into products, which threads compute side by side without a fork."""
         return not isinstance(self.basis, Rank1Basis) and self.basis.components >= MANY
 
+    @cached_property
+    def counts(self) -> list[int]:
+        """The frames of each image."""
+        return [self.framing.count(member.height, member.width) for member in self.members]
+
+    @property
+    def small(self) -> bool:
+        """Whether all rows may stay in memory until they are written."""
+        width = self.basis.components * np.dtype(self.projector.dtype).itemsize
+        return sum(self.counts) * width <= HELD_BYTES
+
     def runs(self) -> list[range]:
         """The images that are projected together."""
-        counts = [self.framing.count(member.height, member.width) for member in self.members]
-        return runs_of(counts, self.framing)
+        return runs_of(self.counts, self.framing)
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What a run of images gave; `data` are the bytes of its rows, None where the checkpoint has them."""
+    """What a run of images gave; `data` are the bytes of its rows, None if only the checkpoint has them."""
 
     entries: tuple[Entry, ...]
     data: bytes | None
@@ -99,7 +112,7 @@ def project_run(plan: PlainPlan, run: range, reading: Reading) -> Projected:
     entries: list[Entry] = []
     frames: list[Rows] = []
     skipped: list[Skipped] = []
-    kind = Kind(plan.samples, plan.framing.channels)
+    kind = Kind(plan.projector.samples, plan.framing.channels)
     for member in plan.members[run.start : run.stop]:
         try:
             if member.mode == UNSEEN:
@@ -113,7 +126,7 @@ def project_run(plan: PlainPlan, run: range, reading: Reading) -> Projected:
         entries.append(_entry(member, picture))
     if not entries:
         return Projected((), b"", tuple(skipped))
-    data = coefficients_of(plan.basis, frames, plan.dtype).tobytes()
+    data = plan.projector.coefficients(frames).tobytes()
     return Projected(tuple(entries), data, tuple(skipped))
 
 
@@ -127,19 +140,21 @@ def project_all(
     plan: PlainPlan, reading: Reading, checkpoint: Checkpoint, progress: Progress | None = None
 ) -> Iterator[Projected]:
     """The results of all runs, in order, by threads or processes of this machine."""
-    runs = plan.runs()
+    runs, hold = plan.runs(), plan.multiplies and plan.small
 
     def work(number: int) -> Projected:
         done = kept(checkpoint, number, plan, runs[number])
         if done is not None:
             return done
-        return keep(checkpoint, number, project_run(plan, runs[number], reading))
+        result = project_run(plan, runs[number], reading)
+        keep(checkpoint, number, result)
+        return result if hold else replace(result, data=None)
 
     def weight(number: int) -> int:
         """Of the pictures, their frames and two forms of their coefficients."""
-        chosen = plan.members[runs[number].start : runs[number].stop]
-        frames = sum(plan.framing.count(member.height, member.width) for member in chosen)
-        return sum(member.weight for member in chosen) + 32 * frames * plan.basis.components
+        chosen = slice(runs[number].start, runs[number].stop)
+        pictures = sum(member.weight for member in plan.members[chosen])
+        return pictures + 32 * sum(plan.counts[chosen]) * plan.basis.components
 
     room = reading.room
     with threadpool_limits(1, user_api="blas"):
@@ -151,15 +166,14 @@ def project_all(
             yield result
 
 
-def keep(checkpoint: Checkpoint, number: int, result: Projected) -> Projected:
-    """Put a finished run into the checkpoint; its rows are read from there when the file is written."""
+def keep(checkpoint: Checkpoint, number: int, result: Projected) -> None:
+    """Put a finished run into the checkpoint."""
     entries = [
         [e.name.hex(), e.digest.hex(), e.mtime_ns, e.source_size, e.height, e.width, e.mode, e.mode_bits]
         for e in result.entries
     ]
     skipped = [[item.path.hex(), item.reason] for item in result.skipped]
     checkpoint.put(number, {"entries": entries, "skipped": skipped}, result.data or b"")
-    return replace(result, data=None)
 
 
 def kept(checkpoint: Checkpoint, number: int, plan: PlainPlan, run: range) -> Projected | None:
@@ -211,6 +225,7 @@ class Plain:
     replaced: int
     unchanged: int
     skipped: tuple[Skipped, ...]
+    facts: dict[str, Any]  # of the file
     ignored: Ignored = NOTHING_IGNORED
 
 
@@ -220,9 +235,7 @@ def encode_plain(request: PlainRequest, say: Say, progress: Progress | None = No
     if request.append and request.output.exists():
         return _append(request, progress)
     store.check_output(request.output, request.force)
-    if request.basis is None:
-        raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
-    of = _given(request)
+    of = given_basis(request)
     kind = Kind(of.samples, of.framing.channels)
     found = scan_or_fail(request.sources, request.reading.on_error)
     if request.probe is probe_members:
@@ -255,15 +268,13 @@ def _encode(
         skipped = (*skipped, *lost)
         if not len(index):
             raise nothing_usable(request.sources, skipped, ignored)
-        _write(request, index, rows, of, skipped, DTYPES[request.dtype])
-    return Plain(len(index), 0, 0, skipped, ignored)
+        facts = write(request, index, rows, of, skipped, DTYPES[request.dtype])
+    return Plain(len(index), 0, 0, skipped, facts, ignored)
 
 
 def plan_plain(request: PlainRequest, progress: Progress | None = None) -> dict[str, Any]:
     """What a run would do, from the headers: nothing is written."""
-    if request.basis is None:
-        raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
-    of = _given(request)
+    of = given_basis(request)
     found = restorable(survey(request.sources, request.reading, progress, request.probe))
     everything = [member for group in found.groups.values() for member in group]
     members, misfits = fitting(everything, Kind(of.samples, of.framing.channels), of.framing)
@@ -281,10 +292,17 @@ def plan_plain(request: PlainRequest, progress: Progress | None = None) -> dict[
     }
 
 
-def _given(request: PlainRequest) -> ScoresBasis:
-    assert request.basis is not None
+def given_basis(request: PlainRequest, tensors: bool = False) -> ScoresBasis:
+    """The basis that was named, as far as it is used; an error unless it is one of images, or of tensors."""
+    if request.basis is None:
+        raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
     stored = basisfile.read_basis(request.basis)
-    of = ScoresBasis(stored.basis, stored.framing, stored.dtype, stored.digest, request.link)
+    item = stored.origin.item
+    if (item is not None) != tensors:
+        own, others = ("tensors", "images") if item else ("images", "tensors")
+        raise UsageError(f"{printable(request.basis)} is a basis of {own}: fit one to the {others}")
+    samples = stored.dtype if item is None else item.dtype
+    of = ScoresBasis(stored.basis, stored.framing, samples, stored.digest, request.link, item, stored.leaves)
     if request.components is not None and request.components > stored.basis.components:
         raise UsageError(
             f"--components {request.components}: {printable(request.basis)} has {stored.basis.components}"
@@ -294,55 +312,46 @@ def _given(request: PlainRequest) -> ScoresBasis:
 
 def _projected(
     request: PlainRequest, of: ScoresBasis, members: Sequence[Member], progress: Progress | None
-) -> tuple[Index, Callable[[], Iterator[Rows]], list[Skipped]]:
+) -> tuple[Index, Iterator[Rows], list[Skipped]]:
     """The images that could be read, their rows, and the others."""
-    plan = PlainPlan(
-        tuple(members), of.framing, of.basis, of.samples, DTYPES.get(request.dtype, request.dtype)
-    )
-    checkpoint = Checkpoint(request.output, _digest(plan, of, request.reading))
+    dtype = DTYPES.get(request.dtype, request.dtype)
+    plan = PlainPlan(tuple(members), of.framing, Projector(of.basis, of.samples, dtype))
+    of_basis = {"digest": of.digest, "components": of.basis.components}
+    decided = {"scores": VERSION, "basis": of_basis, "dtype": dtype, "slices": plan.projector.slices}
+    checkpoint = Checkpoint(request.output, {**decided, **source_plan(plan.members, request.reading)})
     entries: list[Entry] = []
     lost: list[Skipped] = []
+    held: list[bytes | None] = []
     for result in request.project(plan, request.reading, checkpoint, progress):
         entries += result.entries
         lost += result.skipped
-    runs = len(plan.runs())
+        held.append(result.data)
 
     def rows() -> Iterator[Rows]:
-        for number in range(runs):
-            found = checkpoint.get(number)
+        for number, data in enumerate(held):
+            found = checkpoint.get(number) if data is None else ({}, data)
             if found is None:
                 raise RuntimeError(f"finished run {number} is gone from {printable(checkpoint.folder)}")
-            yield np.frombuffer(found[1], plan.dtype).reshape(-1, plan.basis.components)
+            yield np.frombuffer(found[1], dtype).reshape(-1, plan.basis.components)
 
-    return Index.build(entries, []), rows, lost
-
-
-def _digest(plan: PlainPlan, of: ScoresBasis, reading: Reading) -> str:
-    """The name of all that decides the rows."""
-    members = [
-        [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode] for m in plan.members
-    ]
-    options = {name: value for name, value in vars(reading).items() if name not in MACHINE}
-    of_basis = {"digest": of.digest, "components": of.basis.components}
-    return plan_digest(
-        {"scores": VERSION, "reading": options, "basis": of_basis, "dtype": plan.dtype, "members": members}
-    )
+    return Index.build(entries, []), rows(), lost
 
 
-def _write(
+def write(
     request: PlainRequest,
     index: Index,
-    rows: Callable[[], Iterator[Rows]],
+    rows: Iterator[Rows],
     of: ScoresBasis,
     skipped: Sequence[Skipped],
     dtype: str,
     expect: store.Identity | None = None,
-) -> None:
+) -> dict[str, Any]:
+    """The file, in place of the one that was expected there if there was one; what there is to know of it."""
     noted = replace(index, skipped=tuple((printable(item.path), item.reason) for item in skipped))
-    write_scores(
+    return write_scores(
         request.output,
         noted,
-        rows(),
+        rows,
         of,
         dtype,
         compress=request.compress,
@@ -351,19 +360,25 @@ def _write(
     )
 
 
+def basis_of(old: Scores, request: PlainRequest) -> ScoresBasis:
+    """The basis of a file that is added to; an error where another is asked for."""
+    of = old.of
+    if request.basis is not None and basisfile.read_basis(request.basis).digest != of.digest:
+        raise UsageError(
+            f"{printable(request.output)} was made with another basis ({of.digest}): leave --basis out"
+        )
+    if request.components not in (None, old.components):
+        raise UsageError(
+            f"{printable(request.output)} has {old.components} components: leave --components out"
+        )
+    return of
+
+
 def _append(request: PlainRequest, progress: Progress | None) -> Plain:
     """Rows for what is new in the sources, behind those that are there; the basis is that of the file."""
     limit = usual_or_more(request.reading.max_pixels)
     with Scores(request.output, basis=request.basis, max_pixels=limit) as old:
-        of, dtype = old.of, old.dtype.str
-        if request.basis is not None and basisfile.read_basis(request.basis).digest != of.digest:
-            raise UsageError(
-                f"{printable(request.output)} was made with another basis ({of.digest}): leave --basis out"
-            )
-        if request.components not in (None, old.components):
-            raise UsageError(
-                f"{printable(request.output)} has {old.components} components: leave --components out"
-            )
+        of, dtype = basis_of(old, request), old.dtype.str
         found = scan_or_fail(request.sources, request.reading.on_error)
         news = changes(old, found.refs, request.reading)
         members, unread = request.probe(news.to_add(request.on_change), request.reading, progress)
@@ -372,56 +387,16 @@ def _append(request: PlainRequest, progress: Progress | None) -> Plain:
         skipped = [*found.skipped, *news.skipped, *unread, *conflicts, *misfits]
         if not members:
             remove_partial(request.output)
-            return Plain(0, 0, news.unchanged, tuple(skipped), found.left_out)
+            return Plain(0, 0, news.unchanged, tuple(skipped), old.info(), found.left_out)
         with removed_unless_interrupted(request.output):
             index, rows, lost = _projected(replace(request, dtype=dtype), of, members, progress)
             skipped += lost
             names = set(index.names)
             stay = [image for image, name in enumerate(old.names_bytes) if name not in names]
             replaced = len(old) - len(stay)
+            facts = old.info()
             if len(index):
                 joined = old.index.of_images(stay, []).joined(index)
-
-                def both() -> Iterator[Rows]:
-                    yield from old.rows_of(stay)
-                    yield from rows()
-
-                _write(request, joined, both, of, skipped, dtype, old.identity)
-    return Plain(len(index) - replaced, replaced, news.unchanged, tuple(skipped), found.left_out)
-
-
-def encode_plain_items(request: PlainRequest, progress: Progress | None = None) -> Plain:
-    """Project tensors into `request.output`; the caller holds the lock."""
-    store.check_output(request.output, request.force)
-    if request.basis is None:
-        raise UsageError("--plain needs --basis BASIS.h5: `tpca fit-basis SOURCE -o BASIS.h5` makes one")
-    stored = basisfile.read_basis(request.basis)
-    item = stored.origin.item
-    if item is None:
-        raise UsageError(f"{printable(request.basis)} is a basis of images: fit one to the tensors")
-    if request.components is not None and request.components > stored.basis.components:
-        raise UsageError(
-            f"--components {request.components}: {printable(request.basis)} has {stored.basis.components}"
-        )
-    of = ScoresBasis(stored.basis, stored.framing, item.dtype, stored.digest, request.link, item)
-    of = of.truncate(request.components)
-    limit, on_error = request.reading.max_pixels, request.reading.on_error
-    found = check_items(find_items(request.sources, limit, item, on_error), limit, on_error, progress).items
-    entries = []
-    for ref in found.refs:
-        size, mtime_ns = ref.stat()
-        entries.append(Entry(ref.name, ref.digest(), mtime_ns, size, *item.picture[:2], item.mode, 0))
-    index = Index.build(entries, [], [(printable(each.path), each.reason) for each in found.skipped])
-    dtype = DTYPES[request.dtype]
-
-    def rows() -> Iterator[Rows]:
-        done = 0
-        for block in ItemFrames(found, limit).blocks(max(1, PRODUCT_VALUES // item.size)):
-            done += len(block)
-            if progress is not None:
-                progress("projecting", done, len(entries))
-            yield coefficients_of(of.basis, [np.asarray(block)], dtype)
-
-    with threadpool_limits(1, user_api="blas"):
-        write_scores(request.output, index, rows(), of, dtype, compress=request.compress, force=request.force)
-    return Plain(len(entries), 0, 0, found.skipped)
+                both = chain(old.rows_of(stay), rows)
+                facts = write(request, joined, both, of, skipped, dtype, old.identity)
+    return Plain(len(index) - replaced, replaced, news.unchanged, tuple(skipped), facts, found.left_out)

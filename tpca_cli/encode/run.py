@@ -14,19 +14,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpca_cli import store
 from tpca_cli.archive.facts import archive_facts
 from tpca_cli.archive.packing import check_components
 from tpca_cli.archive.writer import Group
-from tpca_cli.checkpoint import Checkpoint, check_partial, removed_unless_interrupted
+from tpca_cli.checkpoint import check_partial, removed_unless_interrupted
 from tpca_cli.codec.contexts import PREDICTORS
 from tpca_cli.encode.assemble import Assembled, Tried, assemble, mend, share_for, write_assembled
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
-from tpca_cli.encode.code_blocks import ALL, GroupPlan, Share, coding_digest
-from tpca_cli.encode.default_target import target_for, target_with
-from tpca_cli.encode.estimate import sample_value, truncation_step
+from tpca_cli.encode.code_blocks import ALL, GroupPlan, Share, coding_checkpoint
+from tpca_cli.encode.estimate import sample_value, target_for, target_with, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
 from tpca_cli.errors import TargetError, UsageError, counted, human
 from tpca_cli.formats import JPEG_ENDINGS
@@ -36,6 +35,9 @@ from tpca_cli.rate import EXACT_STEP, StepSearch, Target, first_step
 from tpca_cli.sources.probe import Survey, nothing_usable, require_images, restorable, survey
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.sources.scan import Skipped
+
+if TYPE_CHECKING:
+    from tpca_cli.basisfile import FittedBasis
 
 FINEST, COARSEST = 1 / 64, 2000.0
 MAX_PASSES = 8
@@ -91,22 +93,38 @@ def draft_groups(
     request: EncodeRequest, found: Survey, progress: Progress | None = None
 ) -> tuple[list[GroupDraft], list[Skipped], Target]:
     """The groups with their bases, the given one or one fitted to each kind of image; their target."""
-    request = replace(request, target=target_for(request.target, found, request.method, request.basis))
-    drafts, skipped = _drafted(request, found, progress)
+    given = _given(request)
+    request = replace(request, target=target_for(request.target, found, request.method, given))
+    drafts, skipped = _drafted(request, given, found, progress)
     return drafts, skipped, target_with(request.target, drafts)
 
 
+def _given(request: EncodeRequest) -> FittedBasis | None:
+    if request.basis is None:
+        return None
+    from tpca_cli.basisfile import read_basis
+
+    return read_basis(request.basis)
+
+
 def _drafted(
-    request: EncodeRequest, found: Survey, progress: Progress | None
+    request: EncodeRequest, given: FittedBasis | None, found: Survey, progress: Progress | None
 ) -> tuple[list[GroupDraft], list[Skipped]]:
-    if request.basis is not None:
+    step = _starting_step(request.target)
+    if request.basis is not None and given is not None:
         drafts, skipped = draft_given(
-            request.basis, found, request.reading, request.target, link=request.link_basis
+            request.basis,
+            given,
+            found,
+            request.reading,
+            request.target,
+            step,
+            link=request.link_basis,
+            first_version=request.full_range,
         )
         return _ranged(drafts, request), skipped
     if request.link_basis:
         raise UsageError("--link-basis needs --basis: there is no other file that would hold the basis")
-    step = _starting_step(request.target)
     drafts, skipped = [], []
     for kind, members in found.groups.items():
         draft, lost = draft_fitted(
@@ -310,11 +328,11 @@ def _code_at(
         coder = draft.coder(step, request.target.components)
         plans.append(GroupPlan(draft.kind, draft.members, coder, share.after(jobs)))
         jobs += len(replace(plans[-1], share=ALL).jobs()) if before else 0
-    checkpoint = Checkpoint(request.output, coding_digest(plans, request.reading))
     groups = [
         Group.of(plan.coder, draft.method, link=draft.link, peak=draft.range.peak)
         for plan, draft in zip(plans, drafts, strict=True)
     ]
+    checkpoint = coding_checkpoint(request.output, plans, groups, request.reading)
     ranges = [draft.range for draft in drafts]
     coded = request.workers.code(plans, request.reading, checkpoint, progress)
     if before:
@@ -324,7 +342,7 @@ def _code_at(
 
 def _measured(target: Target, result: Assembled) -> float:
     if target.kind not in ("max_bytes", "ratio"):
-        return result.value(target.kind)
+        return result.measured[target.kind]
     # a budget is about the file itself: write it where only this run looks, and see
     probe = result.checkpoint.root / "candidate.h5"
     size = write_assembled(probe, result, target, force=True).size
@@ -335,7 +353,7 @@ def _measured(target: Target, result: Assembled) -> float:
 def _shown(target: Target, result: Assembled, value: float) -> str:
     if target.kind in ("max_bytes", "ratio"):
         return f"{10 ** (value / 10):.0f} bytes"
-    return f"a quality of {value:.2f}" if target.kind == "quality" else f"{result.quality:.3f} dB"
+    return f"a quality of {value:.2f}" if target.kind == "quality" else f"{result.measured['psnr']:.3f} dB"
 
 
 def _unreachable(target: Target, result: Assembled, value: float) -> str:
@@ -378,7 +396,7 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
     """What a run would do, from the headers and a sample: nothing is written."""
     found = restorable(survey(request.sources, request.reading, progress, request.workers.probe))
     require_images(found, request.sources)
-    asked = target_for(request.target, found, request.method, request.basis)
+    asked = target_for(request.target, found, request.method, _given(request))
     return {
         "images": found.count,
         "groups": {str(kind): len(members) for kind, members in found.groups.items()},

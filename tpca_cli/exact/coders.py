@@ -35,10 +35,15 @@ SHORT = 2
 """Bytes of the length of a table."""
 SPARSE = 2
 """Samples of 16 bits that use fewer than one in so many values are coded by the rank of theirs."""
-MOST_BYTES = 1 << 30
-"""Of the files of one block."""
+FILE_BYTES, EXPANSION = 1 << 28, 16
+"""The files of one block take no more than this besides so many times the block: see `most_bytes`."""
 BYTES_PER_PIXEL = 40
 """More than the scans of any JPEG file take."""
+
+
+def most_bytes(stored: int, scale: float = 1.0) -> int:
+    """How much the files of a block of `stored` bytes may take: zeros deflate to a thousandth."""
+    return int(scale * FILE_BYTES) + EXPANSION * stored
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,12 @@ class JpegCoder:
         numbers = (sum(map(len, files)), len(headers))
         return b"".join([*(number.to_bytes(NUMBER, "little") for number in numbers), headers, parts.coded])
 
-    def decode_files(self, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
-        """The files of a block."""
+    def decode_files(self, data: bytes, shapes: Sequence[Shape], scale: float = 1.0) -> list[bytes]:
+        """The files of a block, which may take `scale` times what is usual."""
         size, length = (int.from_bytes(data[at : at + NUMBER], "little") for at in (0, NUMBER))
-        if len(data) < 2 * NUMBER + length or size > MOST_BYTES:
-            raise FileRefused("a block of JPEG files that ends early, or claims too much")
+        if len(data) < 2 * NUMBER + length:
+            raise FileRefused("a block of JPEG files that ends early")
+        _check_size(size, len(data), scale)
         headers, coded = data[2 * NUMBER : 2 * NUMBER + length], data[2 * NUMBER + length :]
         skeletons = self.templates.unpack(headers, shapes, size)
         pixels = sum((height + TILE) * (width + TILE) for height, width in shapes)
@@ -132,12 +138,17 @@ class FileCoder:
     def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
         """A block of all files."""
         lengths = b"".join(len(data).to_bytes(NUMBER, "little") for data in files)
-        return lengths + zlib.compress(b"".join(files), 9), [True] * len(files)
+        whole = b"".join(files)
+        packed = zlib.compress(whole, 9)
+        if len(whole) > most_bytes(len(packed)):  # a reader would take it for a trap
+            packed = zlib.compress(whole, 0)
+        return lengths + packed, [True] * len(files)
 
-    def decode_files(self, data: bytes, shapes: Sequence[Shape]) -> list[bytes]:
-        """The files of a block."""
+    def decode_files(self, data: bytes, shapes: Sequence[Shape], scale: float = 1.0) -> list[bytes]:
+        """The files of a block, which may take `scale` times what is usual."""
         head = NUMBER * len(shapes)
         lengths = np.frombuffer(data[:head].ljust(head, b"\0"), "<u4").astype(np.int64)
+        _check_size(int(lengths.sum()), len(data), scale)
         unpacker = zlib.decompressobj()
         try:
             flat = unpacker.decompress(data[head:], int(lengths.sum()) + 1)
@@ -196,6 +207,11 @@ class PixelCoder:
     def to_arrays(self) -> Arrays:
         """Nothing has to be known besides the description of the group."""
         return {}
+
+
+def _check_size(size: int, stored: int, scale: float) -> None:
+    if size > most_bytes(stored, scale):
+        raise FileRefused(f"files of {size} bytes in a block of {stored}; raise --max-pixels")
 
 
 def _values(table: bytes, peak: int) -> NDArray[np.uint16]:

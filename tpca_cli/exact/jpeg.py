@@ -50,13 +50,7 @@ JPEG = Kernel(
         Field("i32", "coded_length"),
         Field("i16 *", "coefficients", "of one file"),
         Field("i64", "room", "for so many coefficients"),
-        Field("i32", "damaged"),
-        Field("const u8 *", "priors", "counters and weights to begin with"),
-        Field("i32", "given", "bytes of them, 0 for those that the kernel has of this model"),
-        Field("i32", "model", "the number of these, 0 for none"),
-        Field("i32", "missing", "whether it has none"),
-        Field("i32", "tell", "whether to say what was learned"),
-        Field("u8 *", "learned"),
+        *priors.FIELDS,
     ],
     {"Item": ITEM},
     {
@@ -118,7 +112,7 @@ def skeletons_of(files: Sequence[bytes]) -> tuple[Skeleton | None, ...]:
 
 def learned_from(files: Sequence[bytes]) -> priors.Bytes:
     """The state of an untrained model after these files."""
-    return np.array(_apart(TAKE_APART, files, MODEL.untrained(), priors.MODEL)["learned"])
+    return np.array(_apart(TAKE_APART, files, MODEL.untrained(), priors.MODEL).arrays["learned"])
 
 
 def _apart(mode: int, files: Sequence[bytes], state: priors.Bytes | None, model: int) -> Job:
@@ -128,7 +122,7 @@ def _apart(mode: int, files: Sequence[bytes], state: priors.Bytes | None, model:
     room = max((_coefficients(data) for data in files), default=1)
     coded = Room(whole.size + 4096, scratch=True)
     job = _ran(mode, items, whole, whole.size, coded, room, state, model)
-    if job.number("damaged"):
+    if job.numbers["damaged"]:
         raise RuntimeError("coded JPEG files take more room than the files")
     return job
 
@@ -136,11 +130,11 @@ def _apart(mode: int, files: Sequence[bytes], state: priors.Bytes | None, model:
 def _taken(job: Job) -> Parts:
     skeletons: list[Skeleton | None] = []
     at = 0
-    for item in job["items"].copy():
-        data = job["output"][at : at + int(item["skeleton"])].tobytes()
+    for item in job.arrays["items"].copy():
+        data = job.arrays["output"][at : at + int(item["skeleton"])].tobytes()
         at += int(item["skeleton"])
         skeletons.append(None if item["foreign"] else Skeleton(data, int(item["padding"])))
-    return Parts(tuple(skeletons), job["coded"][: job.number("coded_length")].tobytes())
+    return Parts(tuple(skeletons), job.arrays["coded"][: job.numbers["coded_length"]].tobytes())
 
 
 def put_together(
@@ -157,11 +151,11 @@ def put_together(
         job = _ran(PUT_TOGETHER, items, whole, size, given, room, None, model)
     except KernelStopped as error:
         raise FileRefused(f"JPEG files that cannot be put together ({error})") from None
-    lengths = job["items"]["length"].astype(np.int64)
-    if job.number("damaged") or int(lengths.sum()) != size:
+    output, lengths = job.arrays["output"], job.arrays["items"]["length"].astype(np.int64)
+    if job.numbers["damaged"] or int(lengths.sum()) != size:
         raise FileRefused("JPEG files that cannot be put together")
     ends = np.cumsum(lengths)
-    return [job["output"][end - length : end].tobytes() for length, end in zip(lengths, ends, strict=True)]
+    return [output[end - length : end].tobytes() for length, end in zip(lengths, ends, strict=True)]
 
 
 def _ran(
@@ -189,9 +183,6 @@ def _ran(
             "coded_length": 0 if isinstance(coded, Room) else coded.size,
             "coefficients": Room(room, scratch=True),
             "room": room,
-            "damaged": 0,
-            "tell": int(state is not None),
-            "learned": Room(1 if state is None else used.size, scratch=True),
         },
         state,
     )

@@ -50,13 +50,7 @@ PIXELS = Kernel(
         Field("u8 *", "coded"),
         Field("i32", "coded_room"),
         Field("i32", "coded_length"),
-        Field("i32", "damaged"),
-        Field("const u8 *", "priors", "counters and weights to begin with"),
-        Field("i32", "given", "bytes of them, 0 for those that the kernel has of this model"),
-        Field("i32", "model", "the number of these, 0 for none"),
-        Field("i32", "missing", "whether it has none"),
-        Field("i32", "tell", "whether to say what was learned"),
-        Field("u8 *", "learned"),
+        *priors.FIELDS,
     ],
     {},
     {
@@ -114,14 +108,14 @@ def encode(
 ) -> tuple[bytes, list[Pixels]]:
     """Pictures (h, w, c) of one kind as bytes, and what a decoder will make of them."""
     job = _encoded(pictures, (peak, tolerance), None, model)
-    data = job["coded"][: job.number("coded_length")].tobytes()
+    data = job.arrays["coded"][: job.numbers["coded_length"]].tobytes()
     back = pictures if not tolerance else _split(job, [p.shape for p in pictures], pictures[0].dtype)
     return data, list(back)
 
 
 def learned_from(pictures: Sequence[Pixels], peak: int) -> priors.Bytes:
     """The state of an untrained model after these pictures."""
-    return np.array(_encoded(pictures, (peak, 0), MODEL.untrained(), priors.MODEL)["learned"])
+    return np.array(_encoded(pictures, (peak, 0), MODEL.untrained(), priors.MODEL).arrays["learned"])
 
 
 def _encoded(
@@ -132,7 +126,7 @@ def _encoded(
     samples = np.concatenate([p.ravel() for p in pictures])
     room = Room(samples.size * BITS_PER_SAMPLE // 8 + 4096, scratch=True)
     job = _ran(ENCODE, shapes, pictures[0].shape[2], bounds, samples, room, state, model)
-    if job.number("damaged"):
+    if job.numbers["damaged"]:
         raise RuntimeError("coded pixels take more room than foreseen")
     return job
 
@@ -153,7 +147,7 @@ def decode(
         job = _ran(DECODE, shapes, channels, bounds, samples, coded, None, model)
     except KernelStopped as error:
         raise FileRefused(f"pixels that cannot be decoded ({error})") from None
-    if job.number("damaged"):
+    if job.numbers["damaged"]:
         raise FileRefused("pixels that cannot be decoded")
     dtype = np.dtype(np.uint8 if peak < 256 else np.uint16)
     return _split(job, [(h, w, channels) for h, w in shapes], dtype)
@@ -161,7 +155,7 @@ def decode(
 
 def _split(job: Job, shapes: Sequence[tuple[int, ...]], dtype: np.dtype[np.generic]) -> list[Pixels]:
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    parts = np.split(job["samples"], ends[:-1])
+    parts = np.split(job.arrays["samples"], ends[:-1])
     return [part.reshape(shape).astype(dtype) for part, shape in zip(parts, shapes, strict=True)]
 
 
@@ -194,9 +188,6 @@ def _ran(
             "coded": coded,
             "coded_room": coded.size,
             "coded_length": 0 if isinstance(coded, Room) else coded.size,
-            "damaged": 0,
-            "tell": int(state is not None),
-            "learned": Room(1 if state is None else used.size, scratch=True),
         },
         state,
     )

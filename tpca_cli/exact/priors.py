@@ -14,7 +14,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.wasm import Job, Kernel, Values
+from tpca_cli.wasm import Field, Job, Kernel, Room, Values
 
 MODEL = 2
 """The number of the models. A decoder needs those that a block was coded with: newer ones get another, and
@@ -23,6 +23,17 @@ UNDECIDED, EQUAL_SHARE = 128, 16
 """The logit of a counter that knows nothing, and a weight that trusts all inputs alike."""
 PATIENCE = 30
 """How often a shipped counter has moved at most: it stays ready to learn a folder's own statistics."""
+
+FIELDS = (
+    Field("i32", "damaged"),
+    Field("const u8 *", "priors", "counters and weights to begin with"),
+    Field("i32", "given", "bytes of them, 0 for those that the kernel has of this model"),
+    Field("i32", "model", "the number of these, 0 for none"),
+    Field("i32", "missing", "whether it has none"),
+    Field("i32", "tell", "whether to say what was learned"),
+    Field("u8 *", "learned"),
+)
+"""Of every job that codes with a model; `Model.run` gives their values."""
 
 Bytes = NDArray[np.uint8]
 
@@ -50,20 +61,22 @@ class Model:
         return state
 
     def run(self, kernel: Kernel, values: Values, state: Bytes | None) -> Job:
-        """Run a job from this state, or from the shipped one: a kernel that has it not yet asks for it."""
+        """Run a job from this state, or from the shipped one: a kernel that has it not yet asks for it.
+
+        From a state of its own, it tells what it learned.
+        """
+        begin: Values
         number = self.number if state is None else 0
+        learned = Room(1 if state is None else self.size, scratch=True)
+        values = {**values, "damaged": 0, "tell": int(state is not None), "learned": learned}
         if "given" not in kernel.offsets:  # the first programs get it with every job
-            job = Job.of(
-                kernel, {**values, "priors": trained(self) if state is None else state, "model": number}
-            )
-            job.run()
-            return job
+            begin = {"priors": trained(self) if state is None else state, "model": number}
+            return Job.of(kernel, {**values, **begin}).run()
         given = np.zeros(0, np.uint8) if state is None else state
         while True:
-            begin: Values = {"priors": given, "given": given.size, "model": number, "missing": 0}
-            job = Job.of(kernel, {**values, **begin})
-            job.run()
-            if not job.number("missing"):
+            begin = {"priors": given, "given": given.size, "model": number, "missing": 0}
+            job = Job.of(kernel, {**values, **begin}).run()
+            if not job.numbers["missing"]:
                 return job
             given = trained(self)
 

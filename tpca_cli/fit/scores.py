@@ -23,7 +23,7 @@ from tpca_cli.frames.stage import Staged
 from tpca_cli.images import Header
 from tpca_cli.interfaces import Block, Progress
 from tpca_cli.scores.format import DTYPES
-from tpca_cli.scores.project import by_run, coefficients_of, runs_of
+from tpca_cli.scores.project import Projector, by_run, runs_of
 from tpca_cli.scores.writer import ScoresBasis, write_scores
 from tpca_cli.sources.scan import ImageRef
 
@@ -37,8 +37,8 @@ def write_fitted_scores(
     *,
     force: bool,
     progress: Progress | None = None,
-) -> int:
-    """Project the frames of a fit and write their scores; returns the size of the file."""
+) -> None:
+    """Project the frames of a fit and write their scores."""
     chosen = [
         (ref, header) for ref, header, kept in zip(staged.refs, staged.headers, keep, strict=True) if kept
     ]
@@ -46,17 +46,19 @@ def write_fitted_scores(
     frames = staged.frames if keep.all() else staged.only(keep)
     lengths = [sum(counts[run.start : run.stop]) for run in runs_of(counts, of.framing)]
 
+    projector = Projector(of.basis, of.samples, DTYPES[dtype])
+
     def rows() -> Iterator[Block]:
         done = 0
         for block in by_run(frames.blocks(max(lengths)), lengths):
-            yield coefficients_of(of.basis, [block], DTYPES[dtype])
+            yield projector.coefficients([block])
             done += len(block)
             if progress is not None:
                 progress("projecting", done, frames.count)
 
     index = Index.build([_entry(ref, header) for ref, header in chosen], [])
     with threadpool_limits(1, user_api="blas"):
-        return write_scores(path, index, rows(), of, DTYPES[dtype], force=force)
+        write_scores(path, index, rows(), of, DTYPES[dtype], force=force)
 
 
 def _entry(ref: ImageRef, header: Header) -> Entry:

@@ -204,7 +204,9 @@ class _Run:
         file = TensorFile(path, reader)
         return self._staged(file, recipe.framing, place, file)
 
-    def _staged(self, frames: Frames, framing: Framing, place: str, owned: Closes | None = None) -> Staged:
+    def _staged(
+        self, frames: Frames, framing: Framing, place: str, owned: TensorFile | None = None
+    ) -> Staged:
         self._need_some(self.taken)
         return _describe(self.refs, self._index(), frames, framing, place, owned)
 
@@ -252,13 +254,6 @@ def _check_room(cache: AnyPath, need: int) -> None:
         )
 
 
-class Closes(Protocol):
-    """Something that holds a resource until it is closed."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
 @dataclass
 class Staged:
     """The frames of the images that could be read, and what is known of each; close it when done.
@@ -275,7 +270,7 @@ class Staged:
     warnings: tuple[Skipped, ...]
     place: str
     reused: bool = False
-    _owned: Closes | None = field(default=None, repr=False)
+    _owned: TensorFile | None = field(default=None, repr=False)
 
     def only(self, keep: NDArray[np.bool_]) -> Frames:
         """The frames of some of the images."""
@@ -303,7 +298,7 @@ def _describe(
     frames: Frames,
     framing: Framing,
     place: str,
-    owned: Closes | None,
+    owned: TensorFile | None,
 ) -> Staged:
     return Staged(
         frames=frames,

@@ -88,12 +88,12 @@ class TensorFile(LocalFrames):
 
     def _check(self) -> None:
         r = self._reader
-        self._field = "frames16" if r.has("frames16") else "frames8"
-        if r.has("frames8") == r.has("frames16"):
+        self._field = "frames16" if "frames16" in r.shapes else "frames8"
+        if ("frames8" in r.shapes) == ("frames16" in r.shapes):
             raise ValueError("frames are missing or there twice")
         self.framing = Framing.from_dict(r.meta["framing"])
         self.key = str(r.meta["key"])
-        shape = r.shape(self._field)
+        shape = r.shapes[self._field]
         if shape[1:] != self.framing.frame_shape:
             raise ValueError(f"frames of shape {shape[1:]} are not {self.framing.frame_shape}")
         self.count, self.frame_shape = shape[0], shape[1:]
@@ -120,7 +120,7 @@ class TensorFile(LocalFrames):
             headers.append(header)
         notes = json.loads(r.array("notes").tobytes())
         kept = tuple(r.array("kept").tolist())
-        if not len(kept) == len(headers) == r.shape("digests")[0]:
+        if not len(kept) == len(headers) == r.shapes["digests"][0]:
             raise ValueError("the columns of the index differ in length")
         return Index(
             kept,

@@ -9,7 +9,6 @@ Orientation tags are kept, pixels are never rotated.
 
 from tpca_cli.formats import CHANNELS, FORMATS, SIGNATURES, sniff
 from tpca_cli.images.decode import MAX_PIXELS, MAX_SIDE, Header, Picture, picture_of, probe, read, source_of
-from tpca_cli.images.draw import text_mask, text_width
 from tpca_cli.images.encode import (
     LOSSY_CODECS,
     OUTPUT_FORMATS,
@@ -56,8 +55,6 @@ __all__ = [
     "sniff",
     "source_digest",
     "source_of",
-    "text_mask",
-    "text_width",
     "widen",
     "widens",
 ]

@@ -64,6 +64,8 @@ def converted(pixels: Pixels, mode: str) -> Pixels:
     (h, w, c) -> (h, w, channels of the mode)
     """
     have, want = pixels.shape[-1], CHANNELS[mode]
+    if have == want:
+        return pixels
     alpha = pixels[..., -1:] if have in (2, 4) else np.full((*pixels.shape[:-1], 1), 255, pixels.dtype)
     colors = pixels[..., :3] if have >= 3 else pixels[..., :1]
     if want >= 3 and have < 3:

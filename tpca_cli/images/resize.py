@@ -67,7 +67,7 @@ def _strip(image: Image.Image) -> Pixels:
 def draft_scale(have: tuple[int, int], want: tuple[int, int]) -> int:
     """By how much a JPEG may be decoded smaller and still not be smaller than what is wanted."""
     ratio = min(have[0] // want[0], have[1] // want[1])
-    return next(scale for scale in (8, 4, 2, 1) if scale <= max(ratio, 1))
+    return 8 if ratio >= 8 else 4 if ratio >= 4 else 2 if ratio >= 2 else 1
 
 
 def to_size(image: Image.Image, size: tuple[int, int]) -> Pixels:
@@ -120,11 +120,13 @@ def bicubic(pixels: Pixels, size: tuple[int, int], extent: tuple[float, float]) 
 
     `extent` is how much of the picture counts, from its corner: less than all if the last pixel was cut.
     """
+    from tpca_cli.wasm import Job
+
     channels = pixels.shape[2]
-    job = bicubic_kernel().job(_layout(pixels.shape, size, extent))
-    job["pixels"][: pixels.size] = pixels.reshape(-1)
+    job = Job(bicubic_kernel(), _layout(pixels.shape, size, extent))
+    job.arrays["pixels"][: pixels.size] = pixels.reshape(-1)
     job.run()
-    result: Pixels = job["resized"][: size[0] * size[1] * channels].reshape(*size, channels).copy()
+    result: Pixels = job.arrays["resized"][: size[0] * size[1] * channels].reshape(*size, channels).copy()
     return result  # (height, width, channels)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import images
-from tpca_cli.images.draw import Color, Dot, Line, Shape, Words, draw
+from tpca_cli.images.draw import Color, Dot, Line, Shape, Words, draw, text_width
 
 WIDTH, HEIGHT = 560, 330
 LEFT, RIGHT, TOP, BOTTOM = 76, 22, 14, 52
@@ -169,7 +169,7 @@ def _legend(series: Sequence[Series], left: float, baseline: float) -> list[Shap
     for number, each in enumerate(series):
         shapes.append(Dot(f"series-{number % COLORS}", (left + 5, baseline - 5), 5))
         shapes.append(Words("text", (left + 16, baseline), each.name))
-        left += 44 + 1.5 * images.text_width(each.name, FONT)  # a browser's font may be wider
+        left += 44 + 1.5 * text_width(each.name, FONT)  # a browser's font may be wider
     return shapes
 
 

@@ -25,7 +25,7 @@ from tpca_cli.report.facts import (
     samples_text,
     shape_text,
 )
-from tpca_cli.store import Reader, format_of, open_checked
+from tpca_cli.store import Reader, open_as_it_is, open_checked
 
 if TYPE_CHECKING:
     from tpca_cli.archive.reader import Archive
@@ -54,11 +54,8 @@ OPERATORS = {
 
 def describe(path: Path) -> Facts:
     """Everything that the page of a file shows; FileRefused when it is not one of ours."""
-    kind = format_of(path)
-    if kind not in _KINDS:
-        raise FileRefused(f"{printable(path)} was refused: format {kind[:40]!r} is none that tpca writes")
     try:
-        return _KINDS[kind](path)
+        return open_as_it_is(path, _KINDS)
     except (KeyError, TypeError, ValueError, IndexError) as error:  # whole, but not as we write it
         raise FileRefused(
             f"{printable(path)} was refused: its description is incomplete ({error})"
@@ -280,7 +277,7 @@ def _basis_file(path: Path) -> Facts:
     with open_checked(path, BASIS_SCHEMA, skim=True) as file:
         data = _basis_data(file) | {"file_bytes": file.size}
         stored = dict(file.stored)
-        size, rotated = file.meta["size"], file.has("basis/rotation")
+        size, rotated = file.meta["size"], "basis/rotation" in file.shapes
     values, images = data["eigenvalues"], counted(data["images"], "image")
     what = f"basis of {counted(len(values), 'component')}" if len(values) else "operator without a basis,"
     return Facts(
@@ -299,7 +296,7 @@ def _basis_file(path: Path) -> Facts:
 def _basis_data(file: Reader) -> dict[str, Any]:
     """The fields of `inspect --json`."""
     meta, framing = file.meta, file.meta["framing"]
-    values = file.array("basis/energies") if file.has("basis/energies") else np.zeros(0)
+    values = file.array("basis/energies") if "basis/energies" in file.shapes else np.zeros(0)
     shape = [int(framing[side]) for side in ("height", "width", "channels")]
     return {
         "format": file.schema.format,
@@ -307,7 +304,7 @@ def _basis_data(file: Reader) -> dict[str, Any]:
         "framing": f"{framing['kind']} {framing['height']}x{framing['width']}",
         "frame_shape": shape,
         "dtype": str(meta["dtype"]),
-        "images": file.shape("images/digests")[0],
+        "images": file.shapes["images/digests"][0],
         "frames": int(meta["frames"]),
         "components": len(values),
         "eigenvalues": values,
@@ -318,9 +315,9 @@ def _basis_data(file: Reader) -> dict[str, Any]:
         "centered": bool(meta["center"]),
         "solver": str(meta["solver"]),
         "operator": "modes"
-        if file.has("operator/modes/0")
+        if "operator/modes/0" in file.shapes
         else "tensor"
-        if file.has("operator/lower")
+        if "operator/lower" in file.shapes
         else None,
         "digest": file.digest,
     }
@@ -336,10 +333,10 @@ def _kept_energy(meta: Mapping[str, Any], values: Floats, size: int) -> float | 
 
 def _relative_residual(file: Reader, values: Floats) -> float | None:
     """The largest residual as a share of the largest eigenvalue: of A, or of each A^k by itself."""
-    if not file.has("basis/residuals"):
+    if "basis/residuals" not in file.shapes:
         return None
     residuals = file.array("basis/residuals")
-    if file.has("basis/mode_values/0") and not file.has("basis/rotation"):
+    if "basis/mode_values/0" in file.shapes and "basis/rotation" not in file.shapes:
         tops = [float(file.array(f"basis/mode_values/{k}")[0]) for k in range(len(residuals))]
     else:
         tops = [float(values[0])] * len(residuals)
@@ -391,12 +388,12 @@ def _tensor_file(path: Path) -> Facts:
     from tpca_cli.frames.tensor_file import TENSOR_SCHEMA
 
     with open_checked(path, TENSOR_SCHEMA, skim=True) as file:
-        field = "frames16" if file.has("frames16") else "frames8"
-        shape, framing = file.shape(field), file.meta["framing"]
-        stored, blocks = file.stored[field], file.shape("block_rows")[0]
+        field = "frames16" if "frames16" in file.shapes else "frames8"
+        shape, framing = file.shapes[field], file.meta["framing"]
+        stored, blocks = file.stored[field], file.shapes["block_rows"][0]
         data: dict[str, Any] = {
             "format": file.schema.format,
-            "images": file.shape("kept")[0],
+            "images": file.shapes["kept"][0],
             "frames": shape[0],
             "frame_shape": list(shape[1:]),
             "dtype": "uint16" if field == "frames16" else "uint8",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.images import text_mask, text_width
+from tpca_cli.images.draw import text_mask, text_width
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,9 @@ from tpca_cli.errors import FileRefused, printable
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.interfaces import Pixels
 from tpca_cli.names import check_names
-from tpca_cli.scores.format import FORMAT, SCORES_SCHEMA, TEXTS, label_of
+from tpca_cli.scores.format import SCORES_SCHEMA, TEXTS, label_of
 from tpca_cli.scores.items import about_tensor, item_of, tensor_of
-from tpca_cli.scores.writer import ScoresBasis, frame_counts
+from tpca_cli.scores.writer import ScoresBasis, facts_of, frame_counts
 
 Rows = npt.NDArray[Any]
 BLOCK_VALUES = 1 << 21  # samples that are rebuilt together
@@ -88,13 +87,13 @@ class Scores:
         if self.samples not in PEAK if self.item is None else self.samples != self.item.dtype:
             raise ValueError(f"samples of type {self.samples!r}")
         self._rows = {name: int(meta["piece_rows"][name]) for name in ("coefficients", *TEXTS)}
-        self.frames, m = file.shape("coefficients")
-        if {m, self.components, *file.shape("eigenvalue"), *file.shape("component")} != {m} or not m:
+        self.frames, m = file.shapes["coefficients"]
+        if {m, self.components, *file.shapes["eigenvalue"], *file.shapes["component"]} != {m} or not m:
             raise ValueError(f"{m} columns and {self.components} components")
         self.dtype = np.dtype(file.dtype("coefficients"))
         for name in ("coefficients", *TEXTS):
-            pieces = -(-file.shape(name)[0] // max(1, self._rows[name]))
-            if self._rows[name] < 1 or file.shape(f"digests/{name}")[0] != pieces:
+            pieces = -(-file.shapes[name][0] // max(1, self._rows[name]))
+            if self._rows[name] < 1 or file.shapes[f"digests/{name}"][0] != pieces:
                 raise ValueError(f"{name!r} has not one digest for each piece")
         self.index = self._read_index()
         self.alive = self.index.alive
@@ -103,12 +102,12 @@ class Scores:
         self._starts = np.concatenate([[0], np.cumsum(counts)])  # frames before each image, and all
         if int(self._starts[-1]) != self.frames:
             raise ValueError(f"{self.frames} rows, where the images have {self._starts[-1]} frames")
-        if file.has("frame") != (self.framing.kind == TILE):
+        if ("frame" in file.shapes) != (self.framing.kind == TILE):
             raise ValueError("rows are counted otherwise than the frames say")
 
     def _read_index(self) -> Index:
         file = self._file
-        n = file.shape("image")[0]
+        n = file.shapes["image"][0]
         columns: dict[str, Any] = {name: np.zeros(n, np.int64) for name in IMAGE_COLUMNS}
         paths = {"mtime": "sources/mtime", "source_size": "sources/size", "mode_bits": "sources/access"}
         for name in ("height", "width", "mtime", "source_size", "mode_bits"):
@@ -118,11 +117,11 @@ class Scores:
         columns["mode"] = np.array([known[mode] for mode in file.array("mode").tolist()], np.int64)
         columns["peak"] = np.full(n, PEAK.get(self.samples, 0), np.int64)
         names = tuple(name for piece in self._texts("name") for name in piece.tolist())
-        if {len(values) for values in columns.values()} | {len(names), file.shape("label")[0]} != {n}:
+        if {len(values) for values in columns.values()} | {len(names), file.shapes["label"][0]} != {n}:
             raise ValueError("the columns of the images differ in length")
         check_names(names)
         self._check_sizes(columns)
-        notes = file.array("notes/skipped").tobytes() if file.has("notes/skipped") else b"[]"
+        notes = file.array("notes/skipped").tobytes() if "notes/skipped" in file.shapes else b"[]"
         skipped = tuple(skipped_pair(item) for item in json.loads(notes))
         return Index(names, columns, self._table(columns), skipped=skipped)
 
@@ -159,13 +158,13 @@ class Scores:
         return {**table, "first": first, "count": count, "digest": np.zeros((len(first), 8), np.uint8)}
 
     def _texts(self, name: str) -> Any:
-        rows = self._file.shape(name)[0]
+        rows = self._file.shapes[name][0]
         return (self.piece(name, k) for k in range(-(-rows // self._rows[name])))
 
     def piece(self, name: str, number: int) -> Rows:
         """A piece of `coefficients`, `name` or `label`, held to its digest."""
         start, size = number * self._rows[name], self._rows[name]
-        rows = self._file.rows(name, start, min(start + size, self._file.shape(name)[0]))
+        rows = self._file.rows(name, start, min(start + size, self._file.shapes[name][0]))
         if store.digest_of(rows.tobytes()) != self._digests[name][number].tobytes():
             raise FileRefused(f"{printable(self.path)}: {name} is damaged in rows {start} to {start + size}")
         return rows
@@ -247,7 +246,7 @@ class Scores:
     @cached_property
     def of(self) -> ScoresBasis:
         """The basis: the one in the file, or the one that was named."""
-        linked = not self._file.has("basis/energies")
+        linked = "basis/energies" not in self._file.shapes
         if not linked:
             basis = basisfile.basis_in(self._file, self.method, self.framing, self.item)
         elif self._basis_path is None:
@@ -374,7 +373,7 @@ class Scores:
     def holds(self, path: str, expected: Rows) -> bool:
         """Whether a counter is what it must be."""
         file = self._file
-        return file.shape(path) == expected.shape and all(
+        return file.shapes[path] == expected.shape and all(
             np.array_equal(
                 file.rows(path, at, min(at + (1 << 20), len(expected))), expected[at : at + (1 << 20)]
             )
@@ -388,37 +387,7 @@ class Scores:
 
     def info(self) -> dict[str, Any]:
         """What there is to know without reading coefficients."""
-        sizes = sorted(
-            {
-                (int(h), int(w))
-                for h, w in zip(self.index.images["height"], self.index.images["width"], strict=True)
-            }
-        )
-        return {
-            "format": FORMAT,
-            "images": len(self),
-            "frames": self.frames,
-            "components": self.components,
-            "dtype": f"float{8 * self.dtype.itemsize}",
-            "method": self.method,
-            "framing": f"{self.framing.kind} {self.framing.height}x{self.framing.width}",
-            "frame_shape": list(self.framing.frame_shape if self.item is None else self.item.shape),
-            "sample_type": self.samples,
-            "labels": dict(Counter(self.labels)),
-            "sizes": [list(size) for size in sizes[:20]],
-            "basis": "embedded" if self._file.has("basis/energies") else "linked",
-            "basis_digest": self.basis_digest,
-            "eigenvalues": self.eigenvalues,
-            "total": float(self.meta["total"] or 0.0),
-            "measured": bool(self.meta["measured"]),
-            "skipped": [{"path": path, "reason": reason} for path, reason in self.index.skipped],
-            "file_bytes": self._file.size,
-            "coefficient_bytes": self._file.stored["coefficients"],
-            "basis_bytes": sum(self._file.stored[n] for n in self._file.stored if n.startswith("basis/")),
-            "raw_bytes": self.frames * prod(self.framing.frame_shape) * int(self.samples[1]),
-            "source_bytes": int(self.index.images["source_size"].sum()),
-            "digest": self.digest,
-        }
+        return facts_of(self._file, self.index, self.eigenvalues, self.dtype)
 
     @property
     def digest(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tpca_cli.archive.format import MODES
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.writer import most_open
 from tpca_cli.framing import TILE, Framing
-from tpca_cli.scores.format import SCORES_SCHEMA, TEXT_ROWS, label_of, piece_rows
+from tpca_cli.scores.format import FORMAT, SCORES_SCHEMA, TEXT_ROWS, label_of, piece_rows
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
 from tpca_cli.tensors import Item
 
@@ -34,12 +35,13 @@ class ScoresBasis:
     digest: str
     link: bool = False
     item: Item | None = None  # of tensors that are no images
+    leaves: Mapping[str, bytes] = field(default_factory=dict)  # digests of its datasets that are known
 
     def truncate(self, components: int | None) -> ScoresBasis:
         """With the first components alone."""
         if components is None or components >= self.basis.components:
             return self
-        return replace(self, basis=self.basis.truncate(components))
+        return replace(self, basis=self.basis.truncate(components), leaves={})
 
 
 def write_scores(
@@ -52,8 +54,11 @@ def write_scores(
     compress: bool = False,
     force: bool = False,
     expect: store.Identity | None = None,
-) -> int:
-    """Write and commit a file of the images of an index; `rows` are their coefficients, in order."""
+) -> dict[str, Any]:
+    """Write and commit a file of the images of an index; `rows` are their coefficients, in order.
+
+    Returns what there is to know of the file.
+    """
     n, m = len(index), of.basis.components
     counts = frame_counts(index, of.framing)
     pieces = {
@@ -76,7 +81,7 @@ def write_scores(
             _stream(writer, "image_of_frame", "<i8", _images_of_frames(counts), 1 << 16, compress=True)
         if not of.link:
             for name, array in basisfile.basis_arrays(of.basis, of.framing.frame_shape).items():
-                writer.put(name, array, compress=array.dtype.kind == "i")
+                writer.put(name, array, compress=array.dtype.kind == "i", digest=of.leaves.get(name))
         total, size = int(counts.sum()), pieces["coefficients"]
         stream = writer.stream(
             "coefficients", dtype, (m,), size, compress, total if total else None, (by, "component")
@@ -86,7 +91,41 @@ def write_scores(
             stream.append(block)
             digests.add(block)
         writer.put("digests/coefficients", digests.array(), compress=False)
-    return os.stat(path).st_size
+    return facts_of(writer.checked, index, of.basis.energies, np.dtype(dtype))
+
+
+def facts_of(file: store.Reader, index: Index, eigenvalues: Rows, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """What there is to know of a file without reading coefficients."""
+    meta, frames = file.meta, file.shapes["coefficients"][0]
+    framing = Framing.from_dict(meta["framing"])
+    sizes = sorted(set(zip(*(index.images[side].tolist() for side in ("height", "width")), strict=True)))
+    labels = Counter(label_of(name).decode("utf-8", "surrogateescape") for name in index.names)
+    item = None if meta.get("item") is None else Item.from_dict(meta["item"])
+    return {
+        "format": FORMAT,
+        "images": len(index),
+        "frames": frames,
+        "components": meta["components"],
+        "dtype": f"float{8 * dtype.itemsize}",
+        "method": meta["method"],
+        "framing": f"{framing.kind} {framing.height}x{framing.width}",
+        "frame_shape": list(framing.frame_shape if item is None else item.shape),
+        "sample_type": meta["dtype"],
+        "labels": dict(labels),
+        "sizes": [list(size) for size in sizes[:20]],
+        "basis": "embedded" if "basis/energies" in file.shapes else "linked",
+        "basis_digest": file.attrs["basis_digest"],
+        "eigenvalues": eigenvalues,
+        "total": float(meta["total"] or 0.0),
+        "measured": bool(meta["measured"]),
+        "skipped": [{"path": path, "reason": reason} for path, reason in index.skipped],
+        "file_bytes": file.size,
+        "coefficient_bytes": file.stored["coefficients"],
+        "basis_bytes": sum(size for name, size in file.stored.items() if name.startswith("basis/")),
+        "raw_bytes": frames * prod(framing.frame_shape) * int(meta["dtype"][1]),
+        "source_bytes": int(index.images["source_size"].sum()),
+        "digest": file.digest,
+    }
 
 
 def frame_counts(index: Index, framing: Framing) -> npt.NDArray[np.int64]:
@@ -168,23 +207,23 @@ class _Digests:
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._held: list[Rows] = []
         self._have = 0
+        self._state = store.piece_digest()
         self._found: list[bytes] = []
 
     def add(self, block: Rows) -> None:
         """More rows."""
         while len(block):
             part, block = block[: self._rows - self._have], block[self._rows - self._have :]
-            self._held.append(part)
+            self._state.update(np.ascontiguousarray(part).data)
             self._have += len(part)
             if self._have == self._rows:
                 self._flush()
 
     def _flush(self) -> None:
         if self._have:
-            self._found.append(store.digest_of(np.ascontiguousarray(np.concatenate(self._held)).tobytes()))
-        self._held, self._have = [], 0
+            self._found.append(self._state.digest())
+        self._state, self._have = store.piece_digest(), 0
 
     def array(self) -> npt.NDArray[np.uint8]:
         """All of them, (pieces, 8)."""

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tpca_cli import images
 from tpca_cli.errors import ImageRefused, StorageError, TpcaError
@@ -24,6 +24,7 @@ from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.read_plan import (
     GUESSED_PIXELS,
+    MACHINE,
     FramingOptions,
     Reading,
     ReadPlan,
@@ -50,6 +51,17 @@ class Member:
     resized: bool = False
     weight: int = 0  # bytes that reading it takes
     why: str = ""  # it is kept as a file: the reason that it cannot be read
+
+
+def source_plan(members: Sequence[Member], reading: Reading) -> dict[str, Any]:
+    """What decides pixels, for a checkpoint: which files these are, and how they are read."""
+    return {
+        "reading": {name: value for name, value in vars(reading).items() if name not in MACHINE},
+        "members": [
+            [m.ref.name.hex(), m.ref.size, m.ref.mtime_ns, m.height, m.width, m.mode, m.resized]
+            for m in members
+        ],
+    }
 
 
 @dataclass(frozen=True)

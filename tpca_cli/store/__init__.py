@@ -27,10 +27,10 @@ from tpca_cli.store.files import (
     write_file,
 )
 from tpca_cli.store.lock import lock, remove_abandoned, remove_stale, stale_temporaries
-from tpca_cli.store.schema import Field, Schema, digest_of
+from tpca_cli.store.schema import Field, Schema, digest_of, piece_digest
 
 if TYPE_CHECKING:
-    from tpca_cli.store.read import Identity, Reader, format_of, identity, open_checked
+    from tpca_cli.store.read import Identity, Reader, format_of, identity, open_as_it_is, open_checked
     from tpca_cli.store.write import Stream, Writer, create
 
 __all__ = [
@@ -50,7 +50,9 @@ __all__ = [
     "is_remote",
     "location",
     "lock",
+    "open_as_it_is",
     "open_checked",
+    "piece_digest",
     "remove_abandoned",
     "remove_stale",
     "stale_temporaries",
@@ -63,6 +65,7 @@ _LATE = {
     "Reader": "read",
     "format_of": "read",
     "identity": "read",
+    "open_as_it_is": "read",
     "open_checked": "read",
     "Stream": "write",
     "Writer": "write",

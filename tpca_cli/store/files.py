@@ -46,7 +46,13 @@ def is_remote(path: AnyPath) -> bool:
 
 
 class Address(str):
-    """An address as it is written: a `Path` would take a slash from it."""
+    """An address as it is written: a `Path` would take a slash from it.
+
+    `looked_at` is what was opened there to see its format, until somebody reads the rest of it: to open an
+    address takes requests.
+    """
+
+    looked_at: Any = None
 
     @property
     def name(self) -> str:
@@ -56,6 +62,8 @@ class Address(str):
 
 def location(path: str | os.PathLike[str]) -> Path | Address:
     """A path of this machine, or an address."""
+    if isinstance(path, Address):
+        return path
     return Address(path) if is_remote(path) else Path(path)
 
 
@@ -397,7 +405,7 @@ class DeferredSignals:
         global _depth
         self._noted: list[tuple[int, FrameType | None]] = []
         self._saved: list[tuple[int, _Handler]] = []
-        self._counted = threading.current_thread() is threading.main_thread()
+        self._counted = threading.get_ident() == threading.main_thread().ident
         if self._counted and _depth == 0:
             try:
                 for number in _HELD:

@@ -11,15 +11,28 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile, h5a, h5d, h5g, h5l, h5o, h5s, h5t, h5z
-from tpca_cli.store.schema import Attribute, Field, Schema, is_number
+from tpca_cli.store.columns import split_bundle
+from tpca_cli.store.hdf5 import (
+    CHUNK_BYTES,
+    BadFile,
+    Hdf5File,
+    InputFile,
+    h5a,
+    h5d,
+    h5g,
+    h5l,
+    h5o,
+    h5s,
+    h5t,
+    h5z,
+)
+from tpca_cli.store.schema import BUNDLE, Attribute, Field, Schema, is_number
 
-CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 ATTRIBUTE_BYTES = 60_000  # no attribute is larger
 ATTRIBUTES = 32  # nor are there more
 NUMBERED = 4096  # nor more of a kind in one group
@@ -84,6 +97,21 @@ class CheckedDataset:
 
 
 @dataclass(frozen=True)
+class BundledDataset(CheckedDataset):
+    """One dataset of a bundle, in memory."""
+
+    content: Array = field(default_factory=lambda: np.zeros(0, np.uint8))
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows `start` to `stop`."""
+        return np.array(self.content[start:stop])
+
+    def chunks(self, length: int) -> list[tuple[int, int]]:
+        """None: it was read."""
+        return []
+
+
+@dataclass(frozen=True)
 class CheckedFile:
     """What a file says of itself, after the checks."""
 
@@ -106,8 +134,12 @@ def check_file(file: Hdf5File, schemas: tuple[Schema, ...], *, cut: bool = False
         found = read_attributes(root)
         schema = matching_schema(found, schemas)
         text_attribute(found, "digest")
+        datasets, bundled = check_datasets(root, file, schema, size, cut=cut)
+        if bundled is not None:
+            if "meta" in found:
+                raise BadFile("metadata both as an attribute and in a bundle")
+            found["meta"] = bundled
         meta = parse_meta(text_attribute(found, "meta")) if "meta" in found else {}
-        datasets = check_datasets(root, file, schema, size, cut=cut)
         return CheckedFile(schema, found, meta, datasets, size, file.stream.length > size)
 
 
@@ -197,19 +229,31 @@ def _content(attribute: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> by
 
 def check_datasets(
     root: Any, file: Hdf5File, schema: Schema, size: int, *, cut: bool = False
-) -> dict[str, CheckedDataset]:
-    """Every dataset of the file, compared with the table one path component at a time.
+) -> tuple[dict[str, CheckedDataset], str | None]:
+    """Every dataset of the file, compared with the table one path component at a time; bundled metadata.
 
     `size` are the bytes that are really there; of a `cut` file, part of the bulk data is not.
     """
     entries: dict[str, CheckedDataset] = {}
     seen: set[int] = {h5o.get_info(root).addr}
     _check_group(root, "", "", file, schema, size, entries, seen)
+    meta, bundle = None, entries.pop(BUNDLE, None)
+    if bundle is not None:
+        if not all(entry.field.bulk for entry in entries.values()):
+            raise BadFile("datasets beside a bundle that holds them")
+        meta, parts = split_bundle(bundle.read(0, bundle.shape[0]), CHUNK_BYTES)
+        for path, part in parts.items():
+            known, shape = schema.field(path), part.content.shape
+            if known is None or known.bulk or known.dtype != "u1" or not known.admits(shape):
+                raise BadFile(f"unexpected {path[:80]!r} of shape {shape} in a bundle of datasets")
+            entries[path] = BundledDataset(
+                bundle.dataset, known, known.kind, shape, part.stored, content=part.content
+            )
     missing = schema.missing(frozenset(entries))
     if missing is not None:
         raise BadFile(f"dataset {missing!r} is missing")
     _check_totals(entries, size, cut)
-    return entries
+    return entries, meta
 
 
 def _check_group(
@@ -314,12 +358,13 @@ def _check_chunked(
     expected = math.prod(-(-length // step) for length, step in zip(shape, chunk, strict=True))
     if expected > size or int(dataset.get_num_chunks()) != expected:
         raise BadFile(f"{path!r} declares {math.prod(shape)} numbers and does not hold them")
-    stored = int(dataset.get_storage_size())
-    if plain and stored != expected * (chunk_bytes + 4):
+    sizes: list[int] = []
+    dataset.chunk_iter(lambda place: sizes.append(int(place.size)))
+    # HDF5 takes a checksum of 4 bytes off each chunk, and where it has fewer reads before its beginning
+    if any(held <= 4 or (plain and held != chunk_bytes + 4) for held in sizes):
         raise BadFile(f"{path!r} does not hold what it declares")
-    return CheckedDataset(
-        dataset, field, element, shape, stored, chunk[0] if plain and chunk[1:] == shape[1:] else 0
-    )
+    rows = chunk[0] if plain and chunk[1:] == shape[1:] else 0
+    return CheckedDataset(dataset, field, element, shape, sum(sizes), rows)
 
 
 def _check_totals(entries: Mapping[str, CheckedDataset], size: int, cut: bool) -> None:

@@ -8,6 +8,8 @@ writes after a failure is kept in memory, so that it can read it back while it c
 from __future__ import annotations
 
 import io
+import math
+import mmap
 import os
 import stat
 import struct
@@ -37,6 +39,7 @@ __all__ = [
     "InputFile",
     "LocalBytes",
     "OutputFile",
+    "creation_properties",
     "h5a",
     "h5d",
     "h5ds",
@@ -47,13 +50,17 @@ __all__ = [
     "h5s",
     "h5t",
     "h5z",
+    "make_groups",
 ]
 
 
+CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 GAP = 1 << 10  # between chunks there is little more than a checksum
+_APART_BYTES = 1 << 22
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEADER = struct.Struct("<8sBBBBQQQQI")
 _ROOT = 36  # where the header has the address of the root
+_ROOM = 16 << 20  # bytes that must be free for a new file: HDF5 ends the process where it finds too few
 
 
 class LocalBytes:
@@ -200,14 +207,43 @@ class Hdf5File:
         self.stream = stream
         self.path = path
         self.id: Any = None
+        self._apart: Any = None  # a file in memory, for objects that are taken in later
+        self._waiting = 0  # about the bytes in it
 
     def create(self) -> None:
         """Make the file anew."""
+        try:
+            mmap.mmap(-1, _ROOM).close()
+        except OSError as error:
+            raise MemoryError(f"no memory to make {printable(self.path)}") from error
         creation = h5p.create(h5p.FILE_CREATE)
         creation.set_obj_track_times(False)
         # attributes stay in the header: no heap for a few more than eight
         creation.set_attr_phase_change(32, 0)
         self.id = h5f.create(b"tpca", h5f.ACC_TRUNC, creation, self._access())
+
+    def apart(self, size: int) -> Any:
+        """A file in memory for a small object of about this size, until `take_in`.
+
+        HDF5 leaves room for attributes in the header of every object, more than the header itself takes;
+        when it copies an object it leaves none.
+        """
+        if self._waiting + size > _APART_BYTES:
+            self.take_in()
+        if self._apart is None:
+            access = h5p.create(h5p.FILE_ACCESS)
+            access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+            access.set_fapl_core(1 << 16, False)
+            self._apart = h5f.create(b"tpca-apart", h5f.ACC_TRUNC, None, access)
+        self._waiting += size
+        return self._apart
+
+    def take_in(self) -> None:
+        """Copy what is apart into the file."""
+        if self._apart is not None:
+            _copy(h5g.open(self._apart, b"/"), self.root)
+            self._apart.close()
+            self._apart, self._waiting = None, 0
 
     def open(self, *, cut: bool = False) -> None:
         """Open the file to read it, after a look at its header and at the object that it begins with.
@@ -313,9 +349,60 @@ class Hdf5File:
     def close(self, *things: Any) -> None:
         """Close identifiers now: the garbage collector would do it where signals are not deferred."""
         file, self.id = self.id, None
-        for thing in (*things, file):
+        apart, self._apart = self._apart, None
+        for thing in (*things, apart, file):
             if thing is not None and thing.valid:
                 thing.close()
+
+
+def creation_properties(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
+    """The property list of a dataset: compact without a chunk, else chunked, checksummed, maybe deflated."""
+    layout = h5p.create(h5p.DATASET_CREATE)
+    layout.set_obj_track_times(False)
+    layout.set_fill_time(h5d.FILL_TIME_NEVER)
+    if chunk is None:
+        layout.set_layout(h5d.COMPACT)
+        return layout
+    layout.set_chunk(bounded_chunk(chunk, kind.itemsize))
+    if level:
+        if kind.itemsize > 1:
+            layout.set_shuffle()
+        layout.set_deflate(level)
+    layout.set_fletcher32()
+    return layout
+
+
+def bounded_chunk(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The chunk shape at most as large as allowed: leading axes shrink first."""
+    chunk = list(shape)
+    for axis in range(len(chunk)):
+        rest = itemsize * math.prod(chunk[axis + 1 :])
+        if rest * chunk[axis] <= CHUNK_BYTES:
+            break
+        chunk[axis] = max(1, CHUNK_BYTES // rest)
+    return tuple(chunk)
+
+
+def make_groups(file: Any, path: str) -> None:
+    """The groups that a dataset is in."""
+    # not left to HDF5, which may note the time of day in groups that it makes by itself
+    root = h5g.open(file, b"/")
+    plain = h5p.create(h5p.GROUP_CREATE)
+    plain.set_obj_track_times(False)
+    parts = path.encode().split(b"/")
+    for end in range(1, len(parts)):
+        group = b"/".join(parts[:end])
+        if not root.links.exists(group):
+            h5g.create(file, group, gcpl=plain)
+
+
+def _copy(source: Any, target: Any) -> None:
+    """Every object of a group into another, in the order of names; groups that both have become one."""
+    for name in sorted(source):
+        if target.links.exists(name):
+            _copy(h5o.open(source, name), h5o.open(target, name))
+        else:
+            h5o.copy(source, name, target, name)
 
 
 def _set_attribute(root: Any, name: str, value: Attribute) -> None:

@@ -10,15 +10,15 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
-from tpca_cli.store.files import AnyPath, is_remote
+from tpca_cli.errors import FileRefused, OtherFormat, OutputExists, StorageError, printable
+from tpca_cli.store.files import Address, AnyPath, is_remote
 from tpca_cli.store.guard import CheckedDataset, check_file, check_root
 from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile, LocalBytes
 from tpca_cli.store.schema import Attribute, Schema, dataset_digest, root_digest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RESERVED = ("format", "format_version", "digest", "meta")
 ARRAY_BYTES = 1 << 30
 SKIMMED_BYTES = 1 << 22
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,27 @@ def open_checked(
     table and the checksum of whatever is read. A `cut` file may end early, if only bulk data are missing. To
     `keep` a group of datasets is for who will ask for these as arrays: they are read once then, not twice.
     """
-    reader = None
     source = open_bytes(path)
     try:
         reader = Reader(source, path, schemas, skim=skim, cut=cut, keep=keep)
+    except OtherFormat:
+        _leave(source, path)
+        raise
+    except BaseException:
+        source.close()
+        raise
+    try:
         yield reader
     finally:
-        if reader is not None:
-            reader.close()
-        else:
-            source.close()
+        reader.close()
+
+
+def _leave(source: LocalBytes | RemoteBytes, path: AnyPath) -> None:
+    """To whoever reads the file as what it is: what was opened behind an address."""
+    if isinstance(path, Address):
+        path.looked_at = source
+    else:
+        source.close()
 
 
 def identity(path: AnyPath) -> Identity:
@@ -77,6 +89,14 @@ def format_of(path: AnyPath) -> str:
     return _glance(path)[1]
 
 
+def open_as_it_is(path: AnyPath, openers: Mapping[str, Callable[[Any], T]]) -> T:
+    """What one of these makes of a file, chosen by the `format` that it claims."""
+    kind = format_of(path)
+    if kind not in openers:
+        raise FileRefused(f"{printable(path)} was refused: format {kind[:40]!r} is none that tpca writes")
+    return openers[kind](path)
+
+
 def _glance(path: AnyPath) -> tuple[Identity, str]:
     """Which file, and the format that it claims."""
     source = open_bytes(path)
@@ -87,9 +107,11 @@ def _glance(path: AnyPath) -> tuple[Identity, str]:
                 found = check_root(file)
             finally:
                 file.close()
-        return Identity.of(source, str(found["digest"])), str(found["format"])
-    finally:
+    except BaseException:
         source.close()
+        raise
+    _leave(source, path)
+    return Identity.of(source, str(found["digest"])), str(found["format"])
 
 
 class Reader:
@@ -111,6 +133,7 @@ class Reader:
         self._file = Hdf5File(InputFile(source), path)
         self._entries: dict[str, CheckedDataset] = {}
         self._kept: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}  # arrays until they are asked for
+        self.leaves: dict[str, bytes] = {}  # the digests of those
         self._places: dict[str, list[tuple[int, int]]] = {}  # of the chunks of bulk data, once asked for
         try:
             with self._file.calls("read"):
@@ -118,6 +141,7 @@ class Reader:
                 self._entries = found.datasets
                 # bytes that each dataset takes in the file, without HDF5's own bookkeeping
                 self.stored = {path: found.datasets[path].stored for path in sorted(found.datasets)}
+                self.shapes = {path: entry.shape for path, entry in found.datasets.items()}
                 self.size, self.cut_off = found.size, found.cut_off
                 self.schema, self.version = found.schema, found.schema.version
                 self.digest, self.meta = str(found.attributes["digest"]), found.meta
@@ -144,6 +168,7 @@ class Reader:
                 # no larger in memory than in the file
                 self._kept[path] = entry.read(0, entry.shape[0])
                 leaf.update(self._kept[path].data)
+                self.leaves[path] = leaf.digest()
             else:
                 for piece in entry.pieces():
                     leaf.update(piece.data if piece.size else b"")
@@ -161,14 +186,6 @@ class Reader:
     def identity(self) -> Identity:
         """Which file this is, whatever has its name by now."""
         return Identity.of(self._source, self.digest)
-
-    def has(self, path: str) -> bool:
-        """Whether an optional dataset is there."""
-        return path in self._entries
-
-    def shape(self, path: str) -> tuple[int, ...]:
-        """The shape of a dataset."""
-        return self._entry(path).shape
 
     def dtype(self, path: str) -> np.dtype[Any]:
         """The type of the numbers of a dataset."""
@@ -254,6 +271,9 @@ def open_bytes(path: AnyPath) -> LocalBytes | RemoteBytes:
     """A regular file that nobody is writing, or what is behind an address."""
     if not is_remote(path):
         return LocalBytes(open_regular(path))
+    if isinstance(path, Address) and path.looked_at is not None:
+        source, path.looked_at = path.looked_at, None
+        return cast("RemoteBytes", source)
     from tpca_cli.store.remote import RemoteBytes  # late: few files are behind one
 
     return RemoteBytes(str(path))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Attribute = str | int | float | bytes
 
 TEXT_BYTES = 4096  # no text is longer
+BUNDLE = "bundle"
+"""Where a file may hold its metadata and all datasets but bulk ones, if its table has this: see `columns`."""
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _DTYPE = re.compile(r"\|?[ui]1|<?[uif][248]|S[0-9]*")
@@ -138,7 +140,12 @@ def is_number(part: str) -> bool:
 
 def digest_of(data: Any) -> bytes:
     """Eight bytes that name a piece of data (any contiguous buffer)."""
-    return blake2b(data, digest_size=8).digest()
+    return piece_digest(data).digest()
+
+
+def piece_digest(data: Any = b"") -> blake2b:
+    """The digest of a piece of data, to be updated where it comes in parts."""
+    return blake2b(data, digest_size=8)
 
 
 def dataset_digest() -> blake2b:

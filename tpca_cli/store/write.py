@@ -19,13 +19,24 @@ from typing import Any
 import numpy as np
 
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, printable
+from tpca_cli.store.columns import join_bundle
 from tpca_cli.store.files import AnyPath, Place, TemporaryFile
-from tpca_cli.store.guard import ATTRIBUTE_BYTES, CHUNK_BYTES, type_of
-from tpca_cli.store.hdf5 import Hdf5File, LocalBytes, OutputFile, h5d, h5ds, h5g, h5p, h5s
+from tpca_cli.store.guard import ATTRIBUTE_BYTES, type_of
+from tpca_cli.store.hdf5 import (
+    Hdf5File,
+    LocalBytes,
+    OutputFile,
+    creation_properties,
+    h5d,
+    h5ds,
+    h5s,
+    make_groups,
+)
 from tpca_cli.store.read import RESERVED, Identity, Reader, identity
-from tpca_cli.store.schema import Attribute, Field, Schema, dataset_digest, root_digest
+from tpca_cli.store.schema import BUNDLE, Attribute, Field, Schema, dataset_digest, root_digest
 
 _PUT_CHUNK = 1 << 20
+_BUNDLE_BYTES = 1 << 19
 NO_DIGEST = "0" * 32
 _THOROUGH, _QUICK, _FASTEST = 9, 4, 1
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,6 +88,7 @@ class Writer:
         self._attributes: dict[str, Attribute] = {"format": schema.format, "format_version": schema.version}
         self._leaves: dict[str, Leaf] = {}
         self._streams: dict[str, Stream] = {}
+        self._told = self._attributes  # all, or all but those in a bundle
         self._private = private
         self._most_open = most_open
         self._described = False
@@ -129,14 +141,19 @@ class Writer:
     def describe(self) -> None:
         """Write the attributes now: what follows is bulk data, and a file cut off in it can still be read.
 
-        The digest gets its place now and its value in the end.
+        The digest gets its place now and its value in the end, and so do bulk data of one chunk.
         """
+        self._bundle()
         with self._file.calls("write"):
-            self._file.set_attributes({**self._attributes, "digest": NO_DIGEST})
+            for stream in self._streams.values():
+                stream.reserve()
+            self._file.take_in()
+            self._file.set_attributes({**self._told, "digest": NO_DIGEST})
         self._described = True
 
-    def put(self, path: str, array: Any, *, compress: bool = True) -> None:
-        """Write a whole dataset at once."""
+    def put(self, path: str, array: Any, *, compress: bool = True, digest: bytes | None = None) -> None:
+        """Write a whole dataset at once; where the table has a bundle, as late as possible. One of another
+        file may bring its `digest`: none is computed then, and reading back finds out whether it is right."""
         values = np.asarray(array)
         field = self._field(path, values.dtype, values.shape)
         if not values.ndim:
@@ -145,9 +162,28 @@ class Writer:
         row = values.nbytes // max(1, len(values))
         rows = max(1, _PUT_CHUNK // max(1, row))
         level = (_THOROUGH if values.nbytes <= _PUT_CHUNK else _QUICK) if compress else 0
-        stream = Stream(self._file, path, field, values.shape[1:], rows, level, len(values))
+        stream = Stream(self._file, path, field, values.shape[1:], rows, level, len(values), digest)
         stream.append(values)
-        self._leaves[path] = stream.finish()
+        if BUNDLE in self.schema.fields and not self._described:
+            self._streams[path] = stream
+        else:
+            self._leaves[path] = stream.finish()
+
+    def _bundle(self) -> None:
+        """Write what `put` left open: as a bundle, or where it is much one by one."""
+        held = {path: stream for path, stream in self._streams.items() if not stream.field.bulk}
+        rows = {path: stream.held() for path, stream in held.items()}
+        small = sum(content.nbytes for content in rows.values()) <= _BUNDLE_BYTES
+        if held and small and all(len(rows[path]) == held[path].count for path in held):
+            self._leaves |= {path: stream.leaf() for path, stream in held.items()}
+            content = join_bundle(str(self._attributes["meta"]), rows)
+            whole = Stream(self._file, BUNDLE, self.schema.fields[BUNDLE], (), len(content), 0, len(content))
+            whole.append(content)
+            whole.finish()
+            self._told = {name: value for name, value in self._attributes.items() if name != "meta"}
+        else:
+            self._leaves |= {path: stream.finish() for path, stream in held.items()}
+        self._streams = {path: stream for path, stream in self._streams.items() if path not in held}
 
     def stream(
         self,
@@ -223,11 +259,12 @@ class Writer:
             raise ValueError(f"{missing!r} of {self.schema.format} was not written")
         digest = root_digest(self._attributes, self._leaves)
         with self._file.calls("write"):
+            self._file.take_in()
             attach_scales(self._file, self._leaves)
             if self._described:
                 self._file.replace_text("digest", digest)
             else:
-                self._file.set_attributes({**self._attributes, "digest": digest})
+                self._file.set_attributes({**self._told, "digest": digest})
             self._file.close()
         reader = self._read_back(digest)
         try:
@@ -283,11 +320,12 @@ class Stream:
         rows: int,
         level: int,
         total: int | None,
+        digest: bytes | None = None,
     ) -> None:
         """Chunks have `rows` rows, deflated at `level` (0: not); `total` are the rows in all, where known."""
         self._file = file
         self._path = path
-        self._field = field
+        self.field = field
         self._kind = field.kind
         self._type: Any = None  # the same for HDF5
         self._row_shape = row_shape
@@ -297,16 +335,24 @@ class Stream:
         self._held: list[Array] = []
         self._held_rows = 0
         self._id: Any = None
+        self._reserved = False
+        self._known = digest
         self._digest = dataset_digest()
         self.count = 0
+
+    def reserve(self) -> None:
+        """Give a dataset of one chunk its place before there are any rows of it in the file."""
+        if self._id is None and self._total and self._total <= self._rows:
+            self._create((self._total, *self._row_shape), self._rows, grow=False).close()
+            self._reserved = True
 
     def append(self, rows: Any) -> None:
         """Add rows; what does not fill a chunk waits for the next call."""
         values = np.asarray(rows)
         if values.dtype != self._kind or values.shape[1:] != self._row_shape:
-            raise TypeError(f"rows of {self._path!r} are {self._field.dtype} {self._row_shape}")
+            raise TypeError(f"rows of {self._path!r} are {self.field.dtype} {self._row_shape}")
         values = np.ascontiguousarray(values)
-        if not self._field.bulk and values.size:
+        if self._known is None and not self.field.bulk and values.size:
             self._digest.update(values.data)
         while len(values):
             room = self._rows - self._held_rows
@@ -318,33 +364,41 @@ class Stream:
             if self._held_rows == self._rows:
                 self._flush()
 
-    def _flush(self) -> None:
-        """Write the rows that are held: a whole chunk, or the last."""
-        rows = self._held[0] if len(self._held) == 1 else np.concatenate(self._held)
+    def _flush(self, last: bool = False) -> None:
+        """Write the rows that are held: a whole chunk, or the last, after which the dataset is closed."""
+        rows = self.held()
         with self._file.calls("write"):
-            if self._id is None:
+            if self._id is None and self._reserved:
+                self._id = h5d.open(self._file.id, self._path.encode())
+            elif self._id is None:
                 self._id = self._create((self._total or 0, *self._row_shape), self._rows, self._total is None)
                 if self._total is not None and self._total > self._rows:
                     # HDF5 places its list of chunks behind the first one that it is given: here one of a
                     # byte, so that the list is in front, for readers over a network or after a cut
                     self._id.write_direct_chunk((0,) * (1 + len(self._row_shape)), b"\0")
             self._write(rows, self.count - len(rows))
+            if last:
+                self._id.close()
         self._held, self._held_rows = [], 0
 
     def finish(self) -> Leaf:
         """Write what is left and close the dataset."""
-        shape = (self.count, *self._row_shape)
         if self._total not in (None, self.count):
             raise ValueError(f"{self.count} rows of {self._path!r} were written, not {self._total}")
-        if self._id is not None and self._held_rows:
-            self._flush()
-        with self._file.calls("write"):
-            if self._id is None:
-                # little enough for one chunk of just this size: no index, no padding
-                self._id = self._create(shape, max(1, self.count), grow=False)
-                self._write(np.concatenate([*self._held, np.zeros((0, *self._row_shape), self._kind)]), 0)
-            self._id.close()
-        return self._field, shape, self._digest.digest()
+        if self._id is None:
+            # little enough for one chunk of just this size: no index, no padding
+            self._rows, self._total = max(1, self.count), self.count
+        self._flush(last=True)
+        return self.leaf()
+
+    def held(self) -> Array:
+        """The rows that are not in the file yet."""
+        none = np.zeros((0, *self._row_shape), self._kind)
+        return self._held[0] if len(self._held) == 1 else np.concatenate([*self._held, none])
+
+    def leaf(self) -> Leaf:
+        """What the file says of its rows so far."""
+        return self.field, (self.count, *self._row_shape), self._known or self._digest.digest()
 
     def put_scalar(self, value: Array) -> Leaf:
         """The whole of a dataset without axes."""
@@ -353,7 +407,7 @@ class Stream:
             dataset.write(h5s.ALL, h5s.ALL, value, self._type)
             dataset.close()
         self._digest.update(value.data)
-        return self._field, (), self._digest.digest()
+        return self.field, (), self._digest.digest()
 
     def _create(self, shape: tuple[int, ...], rows: int, grow: bool) -> Any:
         """Make the dataset in chunks of `rows`; one that is to `grow` starts without any."""
@@ -361,21 +415,13 @@ class Stream:
         compact = shape == () or (0 in shape and not grow)
         chunk = None if compact else (rows if grow else min(rows, shape[0]), *shape[1:])
         space = h5s.create_simple(shape, (h5s.UNLIMITED, *shape[1:]) if grow else None)
-        self._make_groups()
+        size = math.prod(shape) * self._kind.itemsize
+        bare = not grow and not self.field.scales and chunk in (None, shape) and size <= _PUT_CHUNK
+        place = self._file.apart(size) if bare else self._file.id
+        make_groups(place, self._path)
         layout = creation_properties(self._kind, chunk, self._level)
         self._type = type_of(self._kind)
-        return h5d.create(self._file.id, self._path.encode(), self._type, space, layout)
-
-    def _make_groups(self) -> None:
-        # not left to HDF5, which may note the time of day in groups that it makes by itself
-        root = self._file.root
-        plain = h5p.create(h5p.GROUP_CREATE)
-        plain.set_obj_track_times(False)
-        parts = self._path.encode().split(b"/")
-        for end in range(1, len(parts)):
-            group = b"/".join(parts[:end])
-            if not root.links.exists(group):
-                h5g.create(self._file.id, group, gcpl=plain)
+        return h5d.create(place, self._path.encode(), self._type, space, layout)
 
     def _write(self, rows: Array, start: int) -> None:
         if not rows.size:
@@ -385,34 +431,6 @@ class Stream:
         space = self._id.get_space()
         space.select_hyperslab((start, *(0 for _ in rows.shape[1:])), rows.shape)
         self._id.write(h5s.create_simple(rows.shape), space, rows, self._type)
-
-
-def creation_properties(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:
-    """The property list of a dataset: compact without a chunk, else chunked, checksummed, maybe deflated."""
-    layout = h5p.create(h5p.DATASET_CREATE)
-    layout.set_obj_track_times(False)
-    layout.set_fill_time(h5d.FILL_TIME_NEVER)
-    if chunk is None:
-        layout.set_layout(h5d.COMPACT)
-        return layout
-    layout.set_chunk(bounded_chunk(chunk, kind.itemsize))
-    if level:
-        if kind.itemsize > 1:
-            layout.set_shuffle()
-        layout.set_deflate(level)
-    layout.set_fletcher32()
-    return layout
-
-
-def bounded_chunk(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The chunk shape at most as large as allowed: leading axes shrink first."""
-    chunk = list(shape)
-    for axis in range(len(chunk)):
-        rest = itemsize * math.prod(chunk[axis + 1 :])
-        if rest * chunk[axis] <= CHUNK_BYTES:
-            break
-        chunk[axis] = max(1, CHUNK_BYTES // rest)
-    return tuple(chunk)
 
 
 def attach_scales(file: Hdf5File, leaves: Mapping[str, Leaf]) -> None:

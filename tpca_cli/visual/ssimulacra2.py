@@ -152,10 +152,9 @@ def _compare(original: Pixels, decoded: Pixels, peak: int) -> Evidence:
         "planes": Room(2 * COLORS * height * stride, scratch=True),
         "rows": Room((11 * 6 * COLORS + 1) * stride + 64),
         "sums": Room(SCALES * COLORS * ERRORS * 2),
-    })  # fmt: skip
-    job.run()
-    scales = job.number("scales")
-    sums = job["sums"].reshape(SCALES, COLORS, ERRORS, 2)[:scales].copy()
+    }).run()  # fmt: skip
+    scales = job.numbers["scales"]
+    sums = job.arrays["sums"].reshape(SCALES, COLORS, ERRORS, 2)[:scales].copy()
     sides = [(-(-height // 2**scale), -(-width // 2**scale)) for scale in range(scales)]
     return Evidence(sums, np.array([float(h * w) for h, w in sides]))
 

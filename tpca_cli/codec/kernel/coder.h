@@ -1,31 +1,21 @@
-// Bits to bytes and back: a binary range coder whose probabilities are learned while coding.
+// The probabilities of bits, learned while coding.
 //
 // A bit is predicted by a table of the format and by counters that saw the same surroundings before in this
 // block; a mixer adds up their opinions in the logistic domain and learns whom to trust. All integers.
 
 #include "job.h"
+#include "../../kernel/range_coder.h"
 
 #include <wasm_simd128.h>
 
-// The range must live in registers: it changes with every bit.
-#define INLINE static inline __attribute__((always_inline))
 // Where an address is taken anew: what lies beside it is then reached by an offset, without a sum of its own.
 #define FROM(pointer) __asm__("" : "+r"(pointer))
 // An arm of a branch that the processor shall guess, not wait for.
 #define GUESSED __asm__ volatile("")
-// What is busiest must not share them with what is not.
+// What is busiest must not share registers with what is not.
 #define APART static __attribute__((noinline))
 
-enum { ONE = 1 << 16, HALF = ONE / 2, STEEPEST = 2047, SURE = 24, PATIENCE = 120, STEADY = 500 };
-
-// 65536 / (1 + exp(-x)) at x = -8, -7.75, .. 8.
-static const i32 KNOTS[65] = {
-    22,    28,    36,    47,    60,    77,    98,    126,   162,   208,   267,   342,   439,
-    562,   720,   922,   1179,  1506,  1921,  2446,  3108,  3938,  4971,  6249,  7812,  9702,
-    11955, 14595, 17625, 21025, 24743, 28693, 32768, 36843, 40793, 44511, 47911, 50941, 53581,
-    55834, 57724, 59287, 60565, 61598, 62428, 63090, 63615, 64030, 64357, 64614, 64816, 64974,
-    65097, 65194, 65269, 65328, 65374, 65410, 65438, 65459, 65476, 65489, 65500, 65508, 65514,
-};
+enum { HALF = ONE / 2, SURE = 24, PATIENCE = 120, STEADY = 500 };
 
 static u16 squashed[2 * STEEPEST + 1];  // probability by logit in 1/256
 static u16 careful[2 * STEEPEST + 1];   // the same, never too sure
@@ -50,72 +40,6 @@ INLINE i32 stretch(i32 p) { return stretched[p >> 4]; }
 
 INLINE i32 place_of(i64 logit) {
     return (i32)(logit > STEEPEST ? STEEPEST : logit < -STEEPEST ? -STEEPEST : logit) + STEEPEST;
-}
-
-// The interval low .. high shrinks with every bit; bytes that its ends share are done.
-typedef struct {
-    u32 low, high, point;
-    u8 *at, *end;
-    i32 writing;
-} Range;
-
-INLINE u32 next_byte(Range *range) {
-    u32 byte = range->at < range->end ? *range->at : 0;
-    range->at++;
-    return byte;
-}
-
-INLINE void put_byte(Range *range, u32 byte) {
-    if (range->at < range->end) *range->at = byte;
-    range->at++;
-}
-
-static Range open_range(u8 *bytes, u32 length, i32 writing) {
-    Range range = {0, 0xffffffffu, 0, bytes, bytes + length, writing};
-    for (i32 i = 0; i < 4 && !writing; i++) range.point = range.point << 8 | next_byte(&range);
-    return range;
-}
-
-// Where the interval is divided.
-INLINE u32 split(const Range *range, u32 p) { return range->low + (u32)((u64)(range->high - range->low) * p >> 16); }
-
-INLINE void refill(Range *range) {
-    while (!((range->low ^ range->high) >> 24)) {
-        if (range->writing) put_byte(range, range->high >> 24);
-        else range->point = range->point << 8 | next_byte(range);
-        range->low <<= 8;
-        range->high = range->high << 8 | 255;
-    }
-}
-
-// Code a bit that is 1 with probability p of 2^16.
-INLINE i32 code(Range *range, i32 bit, u32 p) {
-    u32 middle = split(range, p);
-    if (!range->writing) bit = range->point <= middle;
-    range->high = bit ? middle : range->high;
-    range->low = bit ? range->low : middle + 1;
-    refill(range);
-    return bit;
-}
-
-// The fewest bytes that, with zeros after them, lie in the interval. Returns how many the block has in all.
-static u32 close_range(Range *range, const u8 *bytes, i32 *damaged) {
-    u32 tail = 0, count = 0;
-    if (!range->writing) range->at -= 4;
-    if (range->low) {
-        for (count = 1; count < 4; count++) {
-            u32 rest = 0xffffffffu >> (8 * count);
-            tail = (range->low + rest) & ~rest;
-            if (tail >= range->low && tail <= range->high) break;
-        }
-        if (count == 4) tail = range->low;
-    }
-    for (u32 i = 0; i < count; i++) {
-        u32 byte = tail >> (24 - 8 * i) & 255;
-        if (range->writing) put_byte(range, byte);
-        else if (next_byte(range) != byte) *damaged = 1;
-    }
-    return range->at - bytes;
 }
 
 // A probability in the low half, and above it how often it moved.

@@ -2,19 +2,7 @@
 //
 // The kernel works on `the_job`; Python finds it through `job`, and compares `layout` with its own list.
 
-#include <stddef.h>
-#include <stdint.h>
-
-typedef uint8_t u8;
-typedef int8_t i8;
-typedef uint16_t u16;
-typedef int16_t i16;
-typedef uint32_t u32;
-typedef int32_t i32;
-typedef uint64_t u64;
-typedef int64_t i64;
-
-#define EXPORT(name) __attribute__((export_name(#name)))
+#include "../../kernel/types.h"
 
 enum {
     DECODE = 0,
@@ -28,6 +16,7 @@ enum {
     CLASSES = 112,
     CODES = 256,
     UNIT = 1024,
+    CHUNK = 512,
     FINENESSES = 4,
     FLAG_FEATURES = 5,
     LOWEST_FEATURES = 5,
@@ -147,6 +136,8 @@ typedef struct {
     const u32 *bases;            // (rows, 2)
     const u8 *maps;              // (rows, CODES)
     const double *quanta;        // (grades, rows) quantiser steps
+    const u8 *whole;             // (grades, rows) whether values are whole multiples of their step
+    const double *heed;          // (grades, rows) what an error of a squared step counts
     const double *expected;      // (rows,)
     const i64 *lowest_priors;    // (channels, FINENESSES)
     const i64 *centers;          // (channels,)
@@ -168,32 +159,35 @@ typedef struct {
     i8 *signs;                   // (rows, size)
     u8 *busy;                    // (2, size) how much a tile holds so far
     double *low;                 // (channels, size)
+    i32 *totals;                 // (size,) what a tile holds in the rows that its flag looks at
     double *worth;               // (3, size)
-    u8 *classes;                 // (room,) of the values of a row
+    u8 *classes;                 // (most rows of a step, room) of the values of its rows
     u8 *closest;                 // (size,) what surrounds the values of a row
     u8 *crowded;                 // (size,) what surrounds the values of a row
     i8 *turns;                   // (size,) the signs beside them
-    i32 *spots;                  // (room, 8) the values of a row with what predicts them
+    i32 *spots;                  // (CHUNK, 8) values of a row with what predicts them
     u32 *placed;                 // counters of the first stages by component and class: (rows, 16, 2)
     u32 *tall;                   // counters of the later stages by component: (rows, TOKENS - 1)
     i32 *light;                  // (colored, size) values of the first channel, if colors are led by it
     i32 *lit;                    // (colored, size) where they are not 0, by phase
     i32 *lit_counts;             // (colored, 2)
     i32 *when_found;             // (size,) in which step and phase slopes were found
-    double *together;            // (channels, 2, size) sums of squares, and of products with a color
+    double *together;            // (channels, size, 2) sums of squares, and of products with a color
     i32 *slopes;                 // (channels, size) how much of a color goes with brightness
-    double *fit;                 // (rows, 2) out: coefficients times what brightness says of them, squares of this
+    double *fit;                 // (rows, 2) out: coefficients times what brightness says, squares of this
     i32 *guesses;                // (size,) of the values of a row
-    i32 *edges;                  // (size, edge_room) samples along the borders of tiles
+    i32 *edges;                  // (edge_room, size) samples along the borders of tiles
     Hit *hits;                   // (room,) what was coded in a row and is not zero
-    i16 *seen;                   // (most pairs of a step, room, 2)
+    i16 *seen;                   // (most pairs of a step, CHUNK, 2)
     i32 *live;                   // (4, size)
     u8 *bytes;                   // the block
     i32 picture_count;           // 0 for a job on coefficients: what follows is then not read
     i32 side;                    // of a tile
+    i32 apart;                   // numbers of `tiles` from a component to the next
     i32 colors;
     i32 lapped;
     i32 restored;                // 0 without the filter, 1 by brightness, 2 also between channels
+    i32 bound;                   // of what the filter knows of differences within it, 0 for nothing
     i32 basis_bits;
     const Shape *shapes;
     const i32 *indices;          // (rows, 3)
@@ -202,12 +196,13 @@ typedef struct {
     const double *lap_before;    // (2, 4, 4) even and odd halves
     const double *lap_after;     // (2, 4, 4)
     const i32 *borders;          // of the filter's classes
-    const i32 *weights;          // of the filter
+    const i32 *weights;          // of the filter, for each class
     const i32 *mixing;           // of the filter, between channels
     const u8 *pixels;            // of all pictures, in
     u8 *decoded;                 // pixels out
     i64 *errors;                 // (pictures,) squared, out
-    i32 *tiles;                  // (size, colors, side, side) values by tile, channel, column and row
+    i32 *tiles;                  // (colors, side, side, apart) values by channel, column, row and tile
+    u8 *touched;                 // (colors, side, side) whether any of them is written
     double *planes;              // samples of one picture
     i16 *shorts;                 // planes of the filter, and two lines
     i32 *ints;                   // lines of the filter
@@ -255,71 +250,77 @@ _Static_assert(offsetof(Job, look_weights) == 152, "as in Python");
 _Static_assert(offsetof(Job, bases) == 156, "as in Python");
 _Static_assert(offsetof(Job, maps) == 160, "as in Python");
 _Static_assert(offsetof(Job, quanta) == 164, "as in Python");
-_Static_assert(offsetof(Job, expected) == 168, "as in Python");
-_Static_assert(offsetof(Job, lowest_priors) == 172, "as in Python");
-_Static_assert(offsetof(Job, centers) == 176, "as in Python");
-_Static_assert(offsetof(Job, flag_weights) == 180, "as in Python");
-_Static_assert(offsetof(Job, lowest_weights) == 184, "as in Python");
-_Static_assert(offsetof(Job, tables) == 188, "as in Python");
-_Static_assert(offsetof(Job, flag_tables) == 192, "as in Python");
-_Static_assert(offsetof(Job, offsets) == 196, "as in Python");
-_Static_assert(offsetof(Job, prices) == 200, "as in Python");
-_Static_assert(offsetof(Job, log_prices) == 204, "as in Python");
-_Static_assert(offsetof(Job, bit_prices) == 208, "as in Python");
-_Static_assert(offsetof(Job, data) == 212, "as in Python");
-_Static_assert(offsetof(Job, grade) == 216, "as in Python");
-_Static_assert(offsetof(Job, wanted) == 220, "as in Python");
-_Static_assert(offsetof(Job, opened) == 224, "as in Python");
-_Static_assert(offsetof(Job, own) == 228, "as in Python");
-_Static_assert(offsetof(Job, small) == 232, "as in Python");
-_Static_assert(offsetof(Job, around) == 236, "as in Python");
-_Static_assert(offsetof(Job, signs) == 240, "as in Python");
-_Static_assert(offsetof(Job, busy) == 244, "as in Python");
-_Static_assert(offsetof(Job, low) == 248, "as in Python");
-_Static_assert(offsetof(Job, worth) == 252, "as in Python");
-_Static_assert(offsetof(Job, classes) == 256, "as in Python");
-_Static_assert(offsetof(Job, closest) == 260, "as in Python");
-_Static_assert(offsetof(Job, crowded) == 264, "as in Python");
-_Static_assert(offsetof(Job, turns) == 268, "as in Python");
-_Static_assert(offsetof(Job, spots) == 272, "as in Python");
-_Static_assert(offsetof(Job, placed) == 276, "as in Python");
-_Static_assert(offsetof(Job, tall) == 280, "as in Python");
-_Static_assert(offsetof(Job, light) == 284, "as in Python");
-_Static_assert(offsetof(Job, lit) == 288, "as in Python");
-_Static_assert(offsetof(Job, lit_counts) == 292, "as in Python");
-_Static_assert(offsetof(Job, when_found) == 296, "as in Python");
-_Static_assert(offsetof(Job, together) == 300, "as in Python");
-_Static_assert(offsetof(Job, slopes) == 304, "as in Python");
-_Static_assert(offsetof(Job, fit) == 308, "as in Python");
-_Static_assert(offsetof(Job, guesses) == 312, "as in Python");
-_Static_assert(offsetof(Job, edges) == 316, "as in Python");
-_Static_assert(offsetof(Job, hits) == 320, "as in Python");
-_Static_assert(offsetof(Job, seen) == 324, "as in Python");
-_Static_assert(offsetof(Job, live) == 328, "as in Python");
-_Static_assert(offsetof(Job, bytes) == 332, "as in Python");
-_Static_assert(offsetof(Job, picture_count) == 336, "as in Python");
-_Static_assert(offsetof(Job, side) == 340, "as in Python");
-_Static_assert(offsetof(Job, colors) == 344, "as in Python");
-_Static_assert(offsetof(Job, lapped) == 348, "as in Python");
-_Static_assert(offsetof(Job, restored) == 352, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 356, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 360, "as in Python");
-_Static_assert(offsetof(Job, indices) == 364, "as in Python");
-_Static_assert(offsetof(Job, factors) == 368, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 372, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 376, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 380, "as in Python");
-_Static_assert(offsetof(Job, borders) == 384, "as in Python");
-_Static_assert(offsetof(Job, weights) == 388, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 392, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 396, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 400, "as in Python");
-_Static_assert(offsetof(Job, errors) == 404, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 408, "as in Python");
-_Static_assert(offsetof(Job, planes) == 412, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 416, "as in Python");
-_Static_assert(offsetof(Job, ints) == 420, "as in Python");
-_Static_assert(sizeof(Job) == 424, "as in Python");
+_Static_assert(offsetof(Job, whole) == 168, "as in Python");
+_Static_assert(offsetof(Job, heed) == 172, "as in Python");
+_Static_assert(offsetof(Job, expected) == 176, "as in Python");
+_Static_assert(offsetof(Job, lowest_priors) == 180, "as in Python");
+_Static_assert(offsetof(Job, centers) == 184, "as in Python");
+_Static_assert(offsetof(Job, flag_weights) == 188, "as in Python");
+_Static_assert(offsetof(Job, lowest_weights) == 192, "as in Python");
+_Static_assert(offsetof(Job, tables) == 196, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 200, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 204, "as in Python");
+_Static_assert(offsetof(Job, prices) == 208, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 212, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 216, "as in Python");
+_Static_assert(offsetof(Job, data) == 220, "as in Python");
+_Static_assert(offsetof(Job, grade) == 224, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 228, "as in Python");
+_Static_assert(offsetof(Job, opened) == 232, "as in Python");
+_Static_assert(offsetof(Job, own) == 236, "as in Python");
+_Static_assert(offsetof(Job, small) == 240, "as in Python");
+_Static_assert(offsetof(Job, around) == 244, "as in Python");
+_Static_assert(offsetof(Job, signs) == 248, "as in Python");
+_Static_assert(offsetof(Job, busy) == 252, "as in Python");
+_Static_assert(offsetof(Job, low) == 256, "as in Python");
+_Static_assert(offsetof(Job, totals) == 260, "as in Python");
+_Static_assert(offsetof(Job, worth) == 264, "as in Python");
+_Static_assert(offsetof(Job, classes) == 268, "as in Python");
+_Static_assert(offsetof(Job, closest) == 272, "as in Python");
+_Static_assert(offsetof(Job, crowded) == 276, "as in Python");
+_Static_assert(offsetof(Job, turns) == 280, "as in Python");
+_Static_assert(offsetof(Job, spots) == 284, "as in Python");
+_Static_assert(offsetof(Job, placed) == 288, "as in Python");
+_Static_assert(offsetof(Job, tall) == 292, "as in Python");
+_Static_assert(offsetof(Job, light) == 296, "as in Python");
+_Static_assert(offsetof(Job, lit) == 300, "as in Python");
+_Static_assert(offsetof(Job, lit_counts) == 304, "as in Python");
+_Static_assert(offsetof(Job, when_found) == 308, "as in Python");
+_Static_assert(offsetof(Job, together) == 312, "as in Python");
+_Static_assert(offsetof(Job, slopes) == 316, "as in Python");
+_Static_assert(offsetof(Job, fit) == 320, "as in Python");
+_Static_assert(offsetof(Job, guesses) == 324, "as in Python");
+_Static_assert(offsetof(Job, edges) == 328, "as in Python");
+_Static_assert(offsetof(Job, hits) == 332, "as in Python");
+_Static_assert(offsetof(Job, seen) == 336, "as in Python");
+_Static_assert(offsetof(Job, live) == 340, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 344, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 348, "as in Python");
+_Static_assert(offsetof(Job, side) == 352, "as in Python");
+_Static_assert(offsetof(Job, apart) == 356, "as in Python");
+_Static_assert(offsetof(Job, colors) == 360, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 364, "as in Python");
+_Static_assert(offsetof(Job, restored) == 368, "as in Python");
+_Static_assert(offsetof(Job, bound) == 372, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 376, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 380, "as in Python");
+_Static_assert(offsetof(Job, indices) == 384, "as in Python");
+_Static_assert(offsetof(Job, factors) == 388, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 392, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 396, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 400, "as in Python");
+_Static_assert(offsetof(Job, borders) == 404, "as in Python");
+_Static_assert(offsetof(Job, weights) == 408, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 412, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 416, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 420, "as in Python");
+_Static_assert(offsetof(Job, errors) == 424, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 428, "as in Python");
+_Static_assert(offsetof(Job, touched) == 432, "as in Python");
+_Static_assert(offsetof(Job, planes) == 436, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 440, "as in Python");
+_Static_assert(offsetof(Job, ints) == 444, "as in Python");
+_Static_assert(sizeof(Job) == 448, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -331,5 +332,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x0d74671e; }
+EXPORT(layout) i32 job_layout(void) { return 0x4389a220; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

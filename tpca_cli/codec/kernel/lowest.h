@@ -4,52 +4,62 @@
 
 enum { STIFFNESS = 24, FARTHEST = 1023 };
 
+#include <wasm_simd128.h>
+
 INLINE i64 size_of(i64 x) { return x < 0 ? -x : x; }
 INLINE i64 floor_div(i64 a, i64 b) {  // b > 0
     i64 found = a / b;  // a remainder would be a second division
     return found - (found * b > a);
 }
 
-// A difference in quarters of a step, small enough that products of them stay exact.
-INLINE i64 quarters(i64 difference, i64 step) {
-    i64 found = floor_div(4 * difference, step);
-    return found > FARTHEST ? FARTHEST : found < -FARTHEST ? -FARTHEST : found;
+// Whole numbers below 2^52 in doubles have quotients that are rounded down as they should be, and two of them, or several
+// one after another, take a fraction of the time of divisions of integers.
+INLINE v128_t two_quotients(v128_t a, v128_t b) { return wasm_f64x2_floor(wasm_f64x2_div(a, b)); }
+
+// Differences in quarters of a step, small enough that products of them stay exact.
+INLINE v128_t two_quarters(v128_t differences, v128_t step) {
+    v128_t found = two_quotients(wasm_f64x2_mul(differences, wasm_f64x2_splat(4)), step);
+    return wasm_f64x2_pmax(wasm_f64x2_pmin(found, wasm_f64x2_splat(FARTHEST)), wasm_f64x2_splat(-FARTHEST));
 }
 
 // How much a color adds to its mean by following the first channel, as it does among the neighbours.
-static i64 follow(const double *first, const i32 *around, const i64 *near, i32 place, i64 known, i64 mean, i64 step) {
-    i64 leading[4], total = 0, energy = 16 * STIFFNESS, together = 0;
-    for (i32 k = 0; k < 4; k++) leading[k] = first[around[k]], total += around[k] ? leading[k] : 0;
-    for (i32 k = 0; k < 4; k++) {
-        if (!around[k]) continue;
-        i64 ahead = quarters(leading[k] * known - total, known * step);
-        energy += ahead * ahead;
-        together += ahead * quarters(near[k] - mean, step);
+static i64 follow(const double *first, const i32 *around, const double *near, i32 place, i64 known, i64 mean, i64 step) {
+    double leading[4], total = 0, count = known;
+    i64 there[4];
+    for (i32 k = 0; k < 4; k++) there[k] = -(around[k] > 0), leading[k] = first[around[k]], total += around[k] ? leading[k] : 0;
+    v128_t energies = wasm_f64x2_splat(0), products = energies, own_step = wasm_f64x2_splat(step), all_step = wasm_f64x2_splat(count * step);
+    for (i32 k = 0; k < 4; k += 2) {
+        v128_t away = wasm_f64x2_sub(wasm_f64x2_mul(wasm_v128_load(leading + k), wasm_f64x2_splat(count)), wasm_f64x2_splat(total));
+        v128_t ahead = wasm_v128_and(two_quarters(away, all_step), wasm_v128_load(there + k));
+        v128_t after = two_quarters(wasm_f64x2_sub(wasm_v128_load(near + k), wasm_f64x2_splat(mean)), own_step);
+        energies = wasm_f64x2_add(energies, wasm_f64x2_mul(ahead, ahead));
+        products = wasm_f64x2_add(products, wasm_f64x2_mul(ahead, after));
     }
-    i64 slope = floor_div(256 * together, energy);
+    double energy = 16 * STIFFNESS + wasm_f64x2_extract_lane(energies, 0) + wasm_f64x2_extract_lane(energies, 1);
+    double slope = __builtin_floor(256 * (wasm_f64x2_extract_lane(products, 0) + wasm_f64x2_extract_lane(products, 1)) / energy);
     slope = slope > 256 ? 256 : slope < -256 ? -256 : slope;
-    return floor_div(2 * slope * ((i64)first[place] * known - total) + 256 * known, 512 * known);
+    return (i64)__builtin_floor((2 * slope * (first[place] * count - total) + 256 * count) / (512 * count));
 }
 
 INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel, i32 fineness, i32 place, const i32 *around) {
     i32 row = job->lowest_rows[channel], first_row = job->lowest_rows[0], size = job->size, follows = channel && first_row >= 0;
-    double *low = job->low + channel * size;
-    i64 step = quantum_at(line, place), near[4], known = 0, total = 0, mean, evidence[3];
-    for (i32 k = 0; k < 4; k++) near[k] = low[around[k]], known += around[k] > 0, total += around[k] ? near[k] : 0;
+    double *low = job->low + channel * size, near[4];
+    i64 step = quantum_at(line, place), known = 0, total = 0, mean, evidence[3];
+    for (i32 k = 0; k < 4; k++) near[k] = low[around[k]], known += around[k] > 0, total += around[k] ? (i64)near[k] : 0;
     i64 some = known ? known : 1;
     if (known == 4) {  // of two opposite pairs the closer one counts more: it lies along an edge
-        i64 across = size_of(near[0] - near[1]), along = size_of(near[2] - near[3]);
-        i64 first = near[0] + near[1], second = near[2] + near[3];
-        i64 trust_first = quarters(along, step), trust_second = quarters(across, step);
-        trust_first = trust_first * trust_first + 16, trust_second = trust_second * trust_second + 16;
-        i64 trust = trust_first + trust_second;
-        mean = floor_div(trust_first * first + trust_second * second + trust, 2 * trust);
-        evidence[0] = UNIT * (across < along ? across : along) / step;
-        evidence[1] = UNIT * (across < along ? along : across) / step;
-        evidence[2] = UNIT * size_of(first - second) / (2 * step);
+        double across = absolute(near[0] - near[1]), along = absolute(near[2] - near[3]);
+        double first = near[0] + near[1], second = near[2] + near[3], closer = across < along ? across : along, farther = across < along ? along : across;
+        v128_t trusts = two_quarters(wasm_f64x2_make(along, across), wasm_f64x2_splat(step));
+        trusts = wasm_f64x2_add(wasm_f64x2_mul(trusts, trusts), wasm_f64x2_splat(16));
+        i64 trust_first = wasm_f64x2_extract_lane(trusts, 0), trust_second = wasm_f64x2_extract_lane(trusts, 1), trust = trust_first + trust_second;
+        v128_t apart = two_quotients(wasm_f64x2_mul(wasm_f64x2_make(closer, farther), wasm_f64x2_splat(UNIT)), wasm_f64x2_splat(step));
+        evidence[0] = wasm_f64x2_extract_lane(apart, 0), evidence[1] = wasm_f64x2_extract_lane(apart, 1);
+        evidence[2] = __builtin_floor(UNIT * absolute(first - second) / (2 * step));
+        mean = floor_div(trust_first * (i64)first + trust_second * (i64)second + trust, 2 * trust);  // of larger numbers
     } else {
         i64 apart = 0;
-        for (i32 k = 0; k < 4; k++) apart += around[k] ? size_of(near[k] * some - total) : 0;
+        for (i32 k = 0; k < 4; k++) apart += around[k] ? size_of((i64)near[k] * some - total) : 0;
         evidence[0] = evidence[1] = evidence[2] = UNIT * apart / (some * some * step);
         mean = floor_div(2 * total + some, 2 * some);
     }
@@ -76,8 +86,8 @@ INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel
         value = keep(line, place, class, q);
     }
     low[place] = mean + value;
-    if (job->edge_room && !channel) extend_edges(job, row, place, low[place]);
-    if (job->picture_count) put(job, slot_of(job, row), place, low[place]);
+    if (job->edge_room && !channel) extend_edges(job->edges + place, size, job->row_edges + row, low[place]);
+    if (job->picture_count) job->wide |= put(slot_values(job, slot_of(job, row)), place, low[place]);
     if (!job->direct) *data = job->symbols ? q : low[place];
 }
 

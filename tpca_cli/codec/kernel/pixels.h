@@ -168,12 +168,12 @@ typedef struct {
 // The components of a tile as doubles.
 static void collect(const Job *job, i32 place, Used *used, double *values) {
     i32 side = job->side, area = side * side;
-    const i32 *tile = job->tiles + place * job->colors * area;
     __builtin_memset(used, 0, sizeof *used);
     for (i32 k = 0; k < job->colors * area; k++) {
-        if (!tile[k]) continue;
+        i32 value = job->touched[k] ? job->tiles[k * job->apart + place] : 0;
+        if (!value) continue;
         i32 c = k / area, j = k % area / side, i = k % side;
-        values[k] = tile[k];
+        values[k] = value;
         used->rows[c][j] |= 1u << i;
         used->columns[c] |= 1u << j;
         used->colors |= 1u << c;

@@ -15,6 +15,7 @@ enum { GREY = 128 << SCALE_BITS };  // samples are counted from here: borders ar
 typedef i16 Pairs[LARGEST_TILE / 2][LARGEST_TILE][2];
 
 static Pairs down_pairs, across_pairs, lap_pairs;
+static v128_t down_fours[LARGEST_TILE / 2][LARGEST_TILE], across_fours[LARGEST_TILE / 2][LARGEST_TILE];  // pairs of factors
 static i32 steepest;  // the largest factor down a tile
 
 static i32 pair_up(Pairs pairs, const double *matrix, i32 side) {
@@ -29,8 +30,35 @@ static i32 pair_up(Pairs pairs, const double *matrix, i32 side) {
     return largest + 1;
 }
 
+#define DOT wasm_i32x4_dot_i16x8
+#define SPLAT wasm_i32x4_splat
+
+// Tiles are made four at a time: an entry of every vector belongs to each.
+enum { AT_ONCE = 4 };
+
+// Of a channel of four tiles: how many pairs of rows and of columns hold anything, and whether all numbers are small.
+typedef struct {
+    i32 rows, columns, narrow;
+} Extent;
+
+static u32 known_pairs[COLORS][LARGEST_TILE];  // of rows, by channel and column: those that hold anything in any tile
+
+// Of two components that are taken together, both are written or none.
+static void pair_values(Job *job) {
+    i32 side = job->side, slot = 0;
+    for (i32 c = 0; c < job->colors; c++)
+        for (i32 j = 0; j < side; j++) {
+            known_pairs[c][j] = 0;
+            for (i32 p = 0; p < side / 2; p++, slot += 2) {
+                if (!(job->touched[slot] | job->touched[slot + 1])) continue;
+                slot_values(job, slot), slot_values(job, slot + 1);
+                known_pairs[c][j] |= 1u << p;
+            }
+        }
+}
+
 // Whether the basis of a job can be used this way.
-static i32 prepare_quick(const Job *job) {
+static i32 prepare_quick(Job *job) {
     i32 side = job->side;
     double lap[TAPS * TAPS];
     for (i32 r = 0; r < REACH; r++)
@@ -42,49 +70,10 @@ static i32 prepare_quick(const Job *job) {
     for (i32 k = 0; k < job->colors * job->colors; k++)
         if (absolute(job->factors_back[2 * side * side + k]) > 1 << BITS) return 0;
     steepest = pair_up(down_pairs, job->factors_back, side);
-    return job->basis_bits == BITS && steepest && pair_up(across_pairs, job->factors_back + side * side, side) &&
-           pair_up(lap_pairs, lap, TAPS);
-}
-
-#define DOT wasm_i32x4_dot_i16x8
-#define SPLAT wasm_i32x4_splat
-
-// What is not zero in a tile, by channel: rows of each column two by two, columns two by two.
-typedef struct {
-    u32 columns[COLORS], rows[COLORS][LARGEST_TILE];
-    i32 rest[COLORS], largest[COLORS];  // the sum and the largest of all but the lowest component
-} Filled;
-
-// The tile, and whether its numbers are small enough for sums of them.
-INLINE i32 look_through(const i32 *tile, Filled *filled, i32 side, i32 colors) {
-    const v128_t others = wasm_i32x4_make(0, -1, -1, -1);
-    __builtin_memset(filled, 0, sizeof *filled);
-    for (i32 c = 0; c < colors; c++) {
-        v128_t rest = SPLAT(0), largest = SPLAT(0);
-        for (i32 j = 0; j < side; j++) {
-            u32 rows = 0;
-            for (i32 i = 0; i < side; i += 8, tile += 8) {
-                v128_t first = wasm_v128_load(tile), second = wasm_v128_load(tile + 4);
-                if (!wasm_v128_any_true(wasm_v128_or(first, second))) continue;
-                u32 found = ~wasm_i16x8_bitmask(wasm_i16x8_narrow_i32x4(wasm_i32x4_eq(first, SPLAT(0)), wasm_i32x4_eq(second, SPLAT(0))));
-                found = (found | found >> 1) & 0x55, found = (found | found >> 1) & 0x33;  // two by two
-                rows |= ((found | found >> 2) & 0xf) << (i / 2);
-                if (!(i | j)) first = wasm_v128_and(first, others);
-                first = wasm_i32x4_abs(first), second = wasm_i32x4_abs(second);
-                rest = wasm_i32x4_add(rest, wasm_i32x4_add(first, second));
-                largest = wasm_i32x4_max(largest, wasm_i32x4_max(first, second));
-            }
-            filled->rows[c][j] = rows;
-            filled->columns[c] |= (rows > 0) << (j >> 1);
-        }
-        i32 sums[4], most[4];
-        wasm_v128_store(sums, rest), wasm_v128_store(most, largest);
-        for (i32 k = 0; k < 4; k++) {
-            if (most[k] > LARGEST_OTHER) return 0;
-            filled->rest[c] += sums[k];
-            if (most[k] > filled->largest[c]) filled->largest[c] = most[k];
-        }
-    }
+    if (job->basis_bits != BITS || !steepest || !pair_up(across_pairs, job->factors_back + side * side, side) || !pair_up(lap_pairs, lap, TAPS)) return 0;
+    for (i32 p = 0; p < side / 2; p++)
+        for (i32 k = 0; k < side; k++) down_fours[p][k] = wasm_v128_load32_splat(down_pairs[p][k]), across_fours[p][k] = wasm_v128_load32_splat(across_pairs[p][k]);
+    pair_values(job);
     return 1;
 }
 
@@ -106,89 +95,135 @@ INLINE v128_t halved(v128_t low, v128_t high) {  // (low + high 2^10) / 2^15, ro
     return wasm_i32x4_shr(wasm_i32x4_add(high, wasm_i32x4_shr(low, LOW_BITS)), BITS - LOW_BITS);
 }
 
-#define MULTIPLY(sum, values, factors) sum = wasm_i32x4_add(sum, DOT(values, wasm_v128_load(factors)))
+#define MULTIPLY(sum, values, factors) sum = wasm_i32x4_add(sum, DOT(values, factors))
+#define FOUR(slot) wasm_v128_and(wasm_v128_load(values + (slot) * apart), lanes)
 
-// One column of coefficients down the tile: out[y] = sum over i of column[i] down[i][y].
-INLINE void one_column(v128_t *out, const i32 *column, u32 used, i32 first, i32 wide, i32 side) {
-    v128_t low[LARGEST_TILE / 4], high[LARGEST_TILE / 4];
-    for (i32 k = 0; k < side / 4; k++) low[k] = high[k] = SPLAT(0);
-    for (; used; used &= used - 1) {
-        i32 p = __builtin_ctz(used);
-        v128_t one = SPLAT(column[2 * p]), two = SPLAT(column[2 * p + 1]);
-        i32 split = wide || (first && !p);
-        v128_t values = split ? low_part(one, two) : joined(one, two), more = high_part(one, two);
-        for (i32 k = 0; k < side / 4; k++) MULTIPLY(low[k], values, down_pairs[p][4 * k]);
-        for (i32 k = 0; k < side / 4 && split; k++) MULTIPLY(high[k], more, down_pairs[p][4 * k]);
+// What a channel of four tiles holds. Whether its numbers are small enough for sums of them.
+INLINE i32 look_through(const i32 *values, i32 apart, v128_t lanes, const u32 *known, i32 side, Extent *extent) {
+    v128_t rest = SPLAT(0), largest = SPLAT(0), rows[LARGEST_TILE / 2];
+    for (i32 p = 0; p < side / 2; p++) rows[p] = SPLAT(0);
+    i32 columns = 0, used = 0, narrow = 1, sums[4], most[4];
+    for (i32 j = 0; j < side; j++) {
+        v128_t column = SPLAT(0);
+        for (i32 p = 0; p < side / 2; p++) {
+            if (!(known[j] >> p & 1)) continue;
+            v128_t one = wasm_i32x4_abs(FOUR(j * side + 2 * p)), two = wasm_i32x4_abs(FOUR(j * side + 2 * p + 1));
+            v128_t both = wasm_v128_or(one, two);
+            rows[p] = wasm_v128_or(rows[p], both), column = wasm_v128_or(column, both);
+            if (!(j | p)) one = SPLAT(0);  // the lowest component has a way of its own
+            rest = wasm_i32x4_add(rest, wasm_i32x4_add(one, two));
+            largest = wasm_i32x4_max(largest, wasm_i32x4_max(one, two));
+        }
+        columns = wasm_v128_any_true(column) ? j / 2 + 1 : columns;
     }
-    for (i32 k = 0; k < side / 4; k++) out[k] = halved(low[k], high[k]);
+    for (i32 p = 0; p < side / 2; p++) used = wasm_v128_any_true(rows[p]) ? p + 1 : used;
+    wasm_v128_store(sums, rest), wasm_v128_store(most, largest);
+    for (i32 k = 0; k < 4; k++) {
+        if (most[k] > LARGEST_OTHER) return 0;
+        narrow &= sums[k] <= LARGEST_REST && most[k] <= LARGEST_SHORT && (i64)sums[k] * steepest <= (i64)LARGEST_SHORT << BITS;
+    }
+    *extent = (Extent){used, columns, narrow};
+    return 1;
 }
 
-static i32 tile_ints[COLORS][LARGEST_TILE][LARGEST_TILE] __attribute__((aligned(16)));
+// Eight sums of products with pairs of numbers, rounded; the first pairs have a high part, too.
+INLINE void eight_sums(v128_t *out, const v128_t *pairs, const v128_t *high, i32 count, i32 split, v128_t (*factors)[LARGEST_TILE], i32 at) {
+    v128_t sums[8];
+    for (i32 k = 0; k < 8; k++) sums[k] = SPLAT(1 << (BITS - 1));
+    for (i32 p = 0; p < count; p++)
+        for (i32 k = 0; k < 8; k++) MULTIPLY(sums[k], pairs[p], factors[p][at + k]);
+    if (!split)
+        for (i32 k = 0; k < 8; k++) out[k] = wasm_i32x4_shr(sums[k], BITS);
+    else {
+        for (i32 k = 0; k < 8; k++) sums[k] = wasm_i32x4_shr(sums[k], LOW_BITS);
+        for (i32 p = 0; p < split; p++)
+            for (i32 k = 0; k < 8; k++) MULTIPLY(sums[k], high[p], factors[p][at + k]);
+        for (i32 k = 0; k < 8; k++) out[k] = wasm_i32x4_shr(sums[k], BITS - LOW_BITS);
+    }
+}
 
-INLINE void one_channel_as(i32 c, const i32 *values, const Filled *used, i32 wide, i32 side) {
-    static i32 lows[LARGEST_TILE / 2][LARGEST_TILE] __attribute__((aligned(16))), highs[LARGEST_TILE / 2][LARGEST_TILE] __attribute__((aligned(16)));
-    for (u32 left = used->columns[c]; left; left &= left - 1) {
-        i32 q = __builtin_ctz(left);
-        v128_t one[LARGEST_TILE / 4], two[LARGEST_TILE / 4];
-        one_column(one, values + 2 * q * side, used->rows[c][2 * q], !q, wide, side);
-        one_column(two, values + (2 * q + 1) * side, used->rows[c][2 * q + 1], 0, wide, side);
-        for (i32 k = 0; k < side / 4; k++) {
-            i32 split = wide || !q;
-            wasm_v128_store(lows[q] + 4 * k, split ? low_part(one[k], two[k]) : joined(one[k], two[k]));
-            if (split) wasm_v128_store(highs[q] + 4 * k, high_part(one[k], two[k]));
+static v128_t tile_columns[LARGEST_TILE][LARGEST_TILE];        // [column][y]
+static v128_t tile_ints[COLORS][LARGEST_TILE * LARGEST_TILE];  // [channel][y, x]
+
+INLINE void one_channel_as(v128_t *out, const i32 *values, i32 apart, v128_t lanes, const u32 *known, const Extent *extent, i32 wide, i32 side) {
+    v128_t pairs[LARGEST_TILE / 2], high[LARGEST_TILE / 2];
+    i32 rows = extent->rows, columns = extent->columns;
+    for (i32 j = 0; j < 2 * columns; j++) {
+        i32 split = wide ? rows : least(rows, !j);
+        for (i32 p = 0; p < rows; p++) {
+            if (!(known[j] >> p & 1)) {
+                pairs[p] = high[p] = SPLAT(0);
+                continue;
+            }
+            v128_t one = FOUR(j * side + 2 * p), two = FOUR(j * side + 2 * p + 1);
+            if (p < split) pairs[p] = low_part(one, two), high[p] = high_part(one, two);
+            else pairs[p] = joined(one, two);
         }
+        for (i32 y = 0; y < side; y += 8) eight_sums(tile_columns[j] + y, pairs, high, rows, split, down_fours, y);
     }
     for (i32 y = 0; y < side; y++) {
-        v128_t low[LARGEST_TILE / 4], high[LARGEST_TILE / 4];
-        for (i32 k = 0; k < side / 4; k++) low[k] = high[k] = SPLAT(0);
-        for (u32 left = used->columns[c]; left; left &= left - 1) {
-            i32 q = __builtin_ctz(left);
-            v128_t values = wasm_v128_load32_splat(lows[q] + y);
-            for (i32 k = 0; k < side / 4; k++) MULTIPLY(low[k], values, across_pairs[q][4 * k]);
-            if (!wide && q) continue;
-            values = wasm_v128_load32_splat(highs[q] + y);
-            for (i32 k = 0; k < side / 4; k++) MULTIPLY(high[k], values, across_pairs[q][4 * k]);
+        i32 split = wide ? columns : least(columns, 1);
+        for (i32 q = 0; q < columns; q++) {
+            v128_t one = tile_columns[2 * q][y], two = tile_columns[2 * q + 1][y];
+            if (q < split) pairs[q] = low_part(one, two), high[q] = high_part(one, two);
+            else pairs[q] = joined(one, two);
         }
-        for (i32 k = 0; k < side / 4; k++) wasm_v128_store(tile_ints[c][y] + 4 * k, halved(low[k], high[k]));
+        for (i32 x = 0; x < side; x += 8) eight_sums(out + y * side + x, pairs, high, columns, split, across_fours, x);
     }
 }
 
 // The first is for most; they are compiled where the program starts, so there are not more of them.
-APART void one_channel(i32 c, const i32 *values, const Filled *used, i32 narrow, i32 side) {
-    if (narrow && side == 8) one_channel_as(c, values, used, 0, 8);
-    else one_channel_as(c, values, used, !narrow, side);
+APART void one_channel(v128_t *out, const i32 *values, i32 apart, v128_t lanes, const u32 *known, const Extent *extent, i32 side) {
+    if (extent->narrow && side == 8) one_channel_as(out, values, apart, lanes, known, extent, 0, 8);
+    else one_channel_as(out, values, apart, lanes, known, extent, !extent->narrow, side);
 }
 
-// One tile into planes; what it returns is too large if any sample might be.
-INLINE v128_t quick_tile(const Job *job, const Filled *used, const i32 *values, i16 *planes, i32 area, i32 width, i32 side, i32 colors) {
+// Eight samples of four tiles, a line of each, to where they belong.
+INLINE void store_lines(const v128_t *samples, i16 *line, i32 side, i32 count) {
+    v128_t one = wasm_i16x8_narrow_i32x4(samples[0], samples[1]), two = wasm_i16x8_narrow_i32x4(samples[2], samples[3]);
+    v128_t three = wasm_i16x8_narrow_i32x4(samples[4], samples[5]), four = wasm_i16x8_narrow_i32x4(samples[6], samples[7]);
+    // in each of these, two samples of tile 0, of tile 1, ..
+    one = wasm_i16x8_shuffle(one, one, 0, 4, 1, 5, 2, 6, 3, 7), two = wasm_i16x8_shuffle(two, two, 0, 4, 1, 5, 2, 6, 3, 7);
+    three = wasm_i16x8_shuffle(three, three, 0, 4, 1, 5, 2, 6, 3, 7), four = wasm_i16x8_shuffle(four, four, 0, 4, 1, 5, 2, 6, 3, 7);
+    v128_t a = wasm_i32x4_shuffle(one, two, 0, 4, 1, 5), b = wasm_i32x4_shuffle(one, two, 2, 6, 3, 7);
+    v128_t c = wasm_i32x4_shuffle(three, four, 0, 4, 1, 5), d = wasm_i32x4_shuffle(three, four, 2, 6, 3, 7);
+    wasm_v128_store(line, wasm_i64x2_shuffle(a, c, 0, 2));
+    if (count > 1) wasm_v128_store(line + side, wasm_i64x2_shuffle(a, c, 1, 3));
+    if (count > 2) wasm_v128_store(line + 2 * side, wasm_i64x2_shuffle(b, d, 0, 2));
+    if (count > 3) wasm_v128_store(line + 3 * side, wasm_i64x2_shuffle(b, d, 1, 3));
+}
+
+// Up to four tiles into planes; the answer is no if a sum may not fit, or holds the largest.
+INLINE i32 quick_tiles(const Job *job, i32 place, i32 count, i16 *planes, i32 area, i32 width, i32 side, i32 colors, v128_t *largest) {
+    const v128_t lanes = wasm_i32x4_make(-1, count > 1 ? -1 : 0, count > 2 ? -1 : 0, count > 3 ? -1 : 0);
     for (i32 c = 0; c < colors; c++) {
-        i64 rest = used->rest[c];
-        i32 narrow = rest <= LARGEST_REST && used->largest[c] <= LARGEST_SHORT && rest * steepest <= (i64)LARGEST_SHORT << BITS;
-        one_channel(c, values + c * side * side, used, narrow, side);
+        const i32 *values = job->tiles + c * side * side * job->apart + place;
+        Extent extent;
+        if (!look_through(values, job->apart, lanes, known_pairs[c], side, &extent)) return 0;
+        one_channel(tile_ints[c], values, job->apart, lanes, known_pairs[c], &extent, side);
     }
     const double *mixing = job->factors_back + 2 * side * side;
-    v128_t factors[COLORS][COLORS], largest = SPLAT(0), half = SPLAT(1 << (BITS - 1));
+    v128_t factors[COLORS][COLORS], half = SPLAT(1 << (BITS - 1)), most = *largest;
     for (i32 c = 0; c < colors; c++)
         for (i32 k = 0; k < colors; k++) factors[c][k] = SPLAT((i32)mixing[c * colors + k]);
     for (i32 y = 0; y < side; y++)
         for (i32 x = 0; x < side; x += 8) {
-            v128_t sums[COLORS][2];
-            for (i32 h = 0; h < 2; h++) {
-                v128_t total = SPLAT(0);
-                for (i32 k = 0; k < colors; k++) sums[k][h] = half;
+            v128_t sums[COLORS][8];
+            for (i32 h = 0; h < 8; h++) {
+                v128_t total = SPLAT(0), found[COLORS];
+                for (i32 k = 0; k < colors; k++) found[k] = half;
                 for (i32 c = 0; c < colors; c++) {
-                    v128_t value = wasm_v128_load(tile_ints[c][y] + x + 4 * h);
+                    v128_t value = tile_ints[c][y * side + x + h];
                     total = wasm_i32x4_add(total, wasm_i32x4_abs(value));
-                    for (i32 k = 0; k < colors; k++) sums[k][h] = wasm_i32x4_add(sums[k][h], wasm_i32x4_mul(value, factors[c][k]));
+                    for (i32 k = 0; k < colors; k++) found[k] = wasm_i32x4_add(found[k], wasm_i32x4_mul(value, factors[c][k]));
                 }
-                largest = wasm_u32x4_max(largest, total);
+                most = wasm_u32x4_max(most, total);
+                for (i32 k = 0; k < colors; k++) sums[k][h] = wasm_i32x4_sub(wasm_i32x4_shr(found[k], BITS), SPLAT(GREY));
             }
-            for (i32 k = 0; k < colors; k++) {
-                for (i32 h = 0; h < 2; h++) sums[k][h] = wasm_i32x4_sub(wasm_i32x4_shr(sums[k][h], BITS), SPLAT(GREY));
-                wasm_v128_store(planes + k * area + y * width + x, wasm_i16x8_narrow_i32x4(sums[k][0], sums[k][1]));
-            }
+            for (i32 k = 0; k < colors; k++) store_lines(sums[k], planes + k * area + y * width + x, side, count);
         }
-    return largest;
+    *largest = most;
+    return 1;
 }
 
 // Eight samples across a tile border in 32 bits, four columns or lines at a time; the answer holds the largest.
@@ -229,8 +264,8 @@ static v128_t quick_right(i16 *plane, i32 height, i32 width, i32 side, v128_t la
                 wasm_i32x4_shuffle(samples, samples, 2, 2, 2, 2), wasm_i32x4_shuffle(samples, samples, 3, 3, 3, 3),
             };
             for (i32 q = 0; q < REACH; q++) {
-                MULTIPLY(low, pairs[q], lap_pairs[q][0]);
-                MULTIPLY(high, pairs[q], lap_pairs[q][4]);
+                MULTIPLY(low, pairs[q], wasm_v128_load(lap_pairs[q][0]));
+                MULTIPLY(high, pairs[q], wasm_v128_load(lap_pairs[q][4]));
             }
             wasm_v128_store(at, quick_border(low, high, &largest));
         }
@@ -241,21 +276,14 @@ static v128_t quick_right(i16 *plane, i32 height, i32 width, i32 side, v128_t la
 static i32 synthesize_quick(const Job *job, const Shape *shape) {
     i32 side = job->side, colors = job->colors, height = shape->down * side, width = shape->right * side, area = height * width;
     i16 *planes = (i16 *)job->planes;
-    static Filled filled;
     v128_t mixed = SPLAT(0), largest = SPLAT(0), most = wasm_i16x8_splat(LARGEST_SAMPLE);
     for (i32 row = 0; row < shape->down; row++) {
         i16 *line = planes + row * side * width;
-        for (i32 column = 0; column < shape->right; column++) {
-            const i32 *tile = job->tiles + (shape->place + row * job->stride + column) * colors * side * side;
-            v128_t found;
-            if (side == 8 && colors == 3) {
-                if (!look_through(tile, &filled, 8, 3)) return 0;
-                found = quick_tile(job, &filled, tile, line + column * side, area, width, 8, 3);
-            } else {
-                if (!look_through(tile, &filled, side, colors)) return 0;
-                found = quick_tile(job, &filled, tile, line + column * side, area, width, side, colors);
-            }
-            mixed = wasm_u32x4_max(mixed, found);
+        for (i32 column = 0; column < shape->right; column += AT_ONCE) {
+            i32 place = shape->place + row * job->stride + column, count = least(AT_ONCE, shape->right - column);
+            i16 *tiles = line + column * side;
+            i32 fits = side == 8 && colors == 3 ? quick_tiles(job, place, count, tiles, area, width, 8, 3, &mixed) : quick_tiles(job, place, count, tiles, area, width, side, colors, &mixed);
+            if (!fits) return 0;
         }
         for (i32 c = 0; c < colors; c++) {
             i16 *own = line + c * area;

@@ -18,7 +18,7 @@ static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixe
         }
 }
 
-enum { SUBPIXEL_BITS = 3 };
+enum { SUBPIXEL_BITS = 3, NEAREST = 4 };  // pairs of which neighbours touch the pixel
 _Static_assert(1 << SUBPIXEL_BITS == SUBPIXEL, "as in Python");
 
 // Planes have two lines above and below, and margins beside, that repeat their edges.
@@ -133,8 +133,9 @@ static void follow_light(const i32 *sums, const i16 *const *planes, i32 at, i32 
     else follow_light_as(sums, planes, at, width, stride, out, 0);
 }
 
-// Opposite neighbours minus twice the pixel, for eight pixels and every pair.
-INLINE void differ(v128_t *out, const i16 *at, i32 stride) {
+// Opposite neighbours minus twice the pixel, for eight pixels and every pair. With a bound also what eight neighbours are
+// away from the pixel, each within the bound, and what those two pixels away are.
+INLINE void differ_as(v128_t *out, const i16 *at, i32 stride, i32 bound) {
     const i16 *lines[5];
     for (i32 k = 0; k < 5; k++) {
         lines[k] = at + (k - 2) * stride - 2;
@@ -144,9 +145,19 @@ INLINE void differ(v128_t *out, const i16 *at, i32 stride) {
         {lines[2] + 3, lines[2] + 1}, {lines[3] + 2, lines[1] + 2}, {lines[3] + 3, lines[1] + 1},
         {lines[3] + 1, lines[1] + 3}, {lines[2] + 4, lines[2]},     {lines[4] + 2, lines[0] + 2},
     };
-    v128_t twice = wasm_i16x8_shl(SHORTS(lines[2] + 2), 1);
-    for (i32 k = 0; k < PAIRS; k++) out[k] = wasm_i16x8_sub(wasm_i16x8_add(SHORTS(pairs[k][0]), SHORTS(pairs[k][1])), twice);
+    v128_t own = SHORTS(lines[2] + 2), twice = wasm_i16x8_shl(own, 1);
+    v128_t most = wasm_i16x8_add(own, wasm_i16x8_splat(bound)), least = wasm_i16x8_sub(own, wasm_i16x8_splat(bound));
+    for (i32 k = 0; k < PAIRS; k++) {
+        v128_t one = SHORTS(pairs[k][0]), two = SHORTS(pairs[k][1]);
+        out[k] = wasm_i16x8_sub(wasm_i16x8_add(one, two), twice);
+        if (!bound) continue;
+        v128_t near = wasm_i16x8_add(wasm_i16x8_max(wasm_i16x8_min(one, most), least), wasm_i16x8_max(wasm_i16x8_min(two, most), least));
+        v128_t *sum = out + PAIRS + (k >= NEAREST);
+        *sum = k == 0 || k == NEAREST ? wasm_i16x8_sub(near, twice) : wasm_i16x8_add(*sum, wasm_i16x8_sub(near, twice));
+    }
 }
+
+INLINE void differ(v128_t *out, const i16 *at, i32 stride) { differ_as(out, at, stride, 0); }
 
 enum { MOST_FEATURES = PAIRS * COLORS + 2 };
 
@@ -240,7 +251,7 @@ INLINE v128_t classes(const v128_t *borders, v128_t across, v128_t down) {
 }
 
 // The correction of a line by brightness, by the filter of the class of every pixel.
-static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *light, const i32 *sums, i32 stride, i32 width, i32 *line) {
+INLINE void by_brightness_as(const Job *job, const i16 (*filters)[8], const i16 *light, const i32 *sums, i32 stride, i32 width, i32 *line, i32 bound) {
     v128_t borders[LEVELS - 1];
     for (i32 k = 0; k < LEVELS - 1; k++) borders[k] = wasm_i32x4_splat(job->borders[k]);
     for (i32 x = 0; x < width; x += 8) {
@@ -248,13 +259,18 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
         v128_t pixels[8] = {0}, *nearby = pixels;
         for (i32 h = 0; h < 8; h += 4)
             wasm_v128_store(class + h, classes(borders, five(sums + ACROSS * stride + x + h), five(sums + DOWN * stride + x + h)));
-        differ(nearby, light + x, stride);
-        pixels[6] = pixels[7] = wasm_i32x4_splat(0);
+        differ_as(nearby, light + x, stride, bound);
+        if (!bound) pixels[6] = pixels[7] = wasm_i32x4_splat(0);
         transpose(pixels);
         for (i32 k = 0; k < 8; k++) pixels[k] = wasm_i32x4_dot_i16x8(pixels[k], SHORTS(filters[class[k]]));
         wasm_v128_store(line + x, totals(pixels));
         wasm_v128_store(line + x + 4, totals(pixels + 4));
     }
+}
+
+static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *light, const i32 *sums, i32 stride, i32 width, i32 *line) {
+    if (job->bound) by_brightness_as(job, filters, light, sums, stride, width, line, job->bound);
+    else by_brightness_as(job, filters, light, sums, stride, width, line, 0);
 }
 
 // A line of a plane in 1/SUBPIXEL, with its margins.
@@ -332,7 +348,8 @@ static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pi
     const Views views = {colors, height, width, stride, area, fine, bent, light, away};
     mixing.colors = colors, mixing.features = job->restored > 1 ? PAIRS * colors + 2 * follow : 0;
     mixing.stride = stride, mixing.area = area, mixing.fine = fine, mixing.follows = follows;
-    for (i32 k = 0; k < 3 * LEVELS * PAIRS; k++) filters[k / PAIRS][k % PAIRS] = job->weights[k];
+    const i32 size = PAIRS + (job->bound ? 2 : 0);
+    for (i32 k = 0; k < 3 * LEVELS * size; k++) filters[k / size][k % size] = job->weights[k];
     for (i32 c = 0; c < colors; c++)
         for (i32 k = 0; k < mixing.features; k += 2) {
             const i32 *weights = job->mixing + c * mixing.features + k;

@@ -15,8 +15,6 @@ static Counter near_by[5 * 256 * MIXED], crowd[5 * 256 * MIXED], graded[5 * GRAD
 static Counter flag_counters[3][512], sign_near[33 * 8], sign_slope[33 * 8], sign_edges[3][16 * STEEPNESSES], beyond_counters[2][ROOM];
 static i32 value_weights[FAMILIES][16][MIXED][WEIGHTS], tall_weights[FAMILIES][STAGES][4], flag_weights[16][2][4], sign_weights[16][4];
 
-INLINE i32 least(i32 a, i32 b) { return a < b ? a : b; }
-INLINE i32 clipped(i32 value, i32 low, i32 high) { return value < low ? low : value > high ? high : value; }
 
 static void fill(Counter *counters, u32 count) {
     for (u32 k = 0; k < count; k++) counters[k] = HALF;
@@ -67,6 +65,8 @@ typedef struct {
     u8 *small, *around;
     i8 *signs;
     const double *quanta;  // steps, by grade
+    const u8 *whole;       // whether values are whole multiples of them
+    const double *heed;    // what the squared error counts
     const u8 *grade;
     i32 apart;             // from the step of a grade to that of the next
     const i32 *offsets;
@@ -80,12 +80,17 @@ static Line line_of(const Job *job, i32 row, i32 family) {
     return (Line){
         .row = row, .family = family, .sign_spot = near->sign_spot, .stride = job->stride,
         .own = job->own + at, .small = job->small + at, .around = job->around + at, .signs = job->signs + at,
-        .quanta = job->quanta + row, .grade = job->grade, .apart = job->rows, .offsets = job->offsets, .axis = near->axis, .low = job->low + near->channel * job->size,
+        .quanta = job->quanta + row, .whole = job->whole + row, .heed = job->heed + row, .grade = job->grade, .apart = job->rows, .offsets = job->offsets, .axis = near->axis, .low = job->low + near->channel * job->size,
     };
 }
 
 // The step of a component in a tile.
 INLINE double quantum_at(const Line *line, i32 place) { return line->quanta[line->grade[place] * line->apart]; }
+
+// By how much a value is less than a whole multiple of the step, in 1/256 of it.
+INLINE i32 offset_at(const Line *line, i32 place, i32 class, i64 q) {
+    return line->whole[line->grade[place] * line->apart] ? 0 : line->offsets[class * 4 + (q < 3 ? q : 3)];
+}
 
 // A value in a row: its class, and whatever predicts it there.
 typedef struct {
@@ -118,7 +123,6 @@ INLINE i64 decide(const Job *job, const Line *line, const Spot *spot, double rat
     if (!nearest) return 0;
     i32 class = spot->class, shift = shift_of(class);
     const double *prices = job->prices + (line->family * CLASSES + class) * TOKENS;
-    const i32 *offsets = job->offsets + class * 4;
     double zero = prices[0], one = prices[1], more = 0;
     if (!shift) {  // what the first two bits would cost here and now
         const i32 *logits = spot->tokens->given;
@@ -135,11 +139,12 @@ INLINE i64 decide(const Job *job, const Line *line, const Spot *spot, double rat
         one = some + bits[(ONE - p[1]) >> PRICE_SHIFT];
         more = some + bits[p[1] >> PRICE_SHIFT] - prices[2];
     }
-    double least_cost = ratio * ratio + zero;
+    double heed = line->heed[line->grade[spot->place] * line->apart], least_cost = ratio * ratio * heed + zero;
     for (i64 q = nearest > 1 ? nearest - 1 : 1; q <= nearest; q++) {
-        double error = ratio - q + offsets[q < 3 ? q : 3] / 256.0;
+        double error = ratio - q + offset_at(line, spot->place, class, q) / 256.0;
         double price = q >> shift == 1 && !shift ? one : prices[q >> shift < STAGES ? q >> shift : STAGES] + more;
-        if (error * error + price < least_cost) least_cost = error * error + price, best = q;
+        double cost = error * error * heed + price;
+        if (cost < least_cost) least_cost = cost, best = q;
     }
     return best;
 }
@@ -237,36 +242,50 @@ INLINE i32 code_sign(const Line *line, Range *range, i32 turn, i32 steep, i32 ne
 }
 
 // The lines of samples along the borders of a tile, of what is known of it, as the other direction has them.
-INLINE void extend_edges(const Job *job, i32 row, i32 place, double value) {
-    const Edge *edge = job->row_edges + row;
-    i32 *edges = job->edges + place * job->edge_room, near = value > EDGE_FARTHEST ? EDGE_FARTHEST : value < -EDGE_FARTHEST ? -EDGE_FARTHEST : (i32)value;
-    for (i32 k = 0; k < 4; k++) edges[edge->at[k]] += near * edge->weight[k] >> EDGE_BITS;
+INLINE void extend_edges(i32 *edges, i32 size, const Edge *edge, double value) {
+    i32 near = value > EDGE_FARTHEST ? EDGE_FARTHEST : value < -EDGE_FARTHEST ? -EDGE_FARTHEST : (i32)value;
+    for (i32 k = 0; k < 4; k++) edges[edge->at[k] * size] += near * edge->weight[k] >> EDGE_BITS;
 }
 
 // How steep a difference is: by octaves of steps.
-INLINE i32 steepness_of(i64 difference, double quantum) {
-    union { double value; i64 bits; } steep = {16 * absolute(difference)}, whole = {quantum * (1 << EDGE_BITS)};
-    return clipped((i32)((steep.bits - whole.bits) >> 52) + 1, 0, STEEPNESSES - 1);
+INLINE i32 steepness_of(i64 difference, i64 quantum_bits) {
+    union { double value; i64 bits; } steep = {absolute(difference)};
+    return clipped((i32)((steep.bits - quantum_bits) >> 52) + 5 - EDGE_BITS, 0, STEEPNESSES - 1);
+}
+
+// Where the borders of a row are in every tile: its own, then those that they meet; whether there is anything to meet.
+typedef struct {
+    const i32 *own[4], *other[4];
+    const u8 *inside[4];
+    i32 weight[4];
+    Counter *near, *edges[3];
+    i32 *weights;
+} Borders;
+
+static Borders borders_of(const Job *job, const Line *line) {
+    const Edge *edge = job->row_edges + line->row;
+    const i32 beside[4] = {-line->stride, line->stride, -1, 1}, spot = line->sign_spot;
+    Borders found = {.near = sign_near + spot * 8, .weights = sign_weights[spot]};
+    for (i32 k = 0; k < 3; k++) found.edges[k] = sign_edges[k] + spot * STEEPNESSES;
+    for (i32 k = 0; k < 4; k++) {
+        found.own[k] = job->edges + edge->at[k] * job->size, found.other[k] = job->edges + edge->at[k ^ 1] * job->size + beside[k];
+        found.inside[k] = job->inside + beside[k], found.weight[k] = edge->weight[k];
+    }
+    return found;
 }
 
 // A sign makes the borders to neighbouring tiles smooth: above and below, left and right, and both together.
-INLINE i32 code_smooth_sign(const Job *job, const Line *line, Range *range, i32 turn, i32 place, i32 negative) {
-    const Edge *edge = job->row_edges + line->row;
-    i32 room = job->edge_room, away = line->stride, spot = line->sign_spot;
-    const i32 *own = job->edges + place * room;
-    i64 jumps[4] = {0, 0, 0, 0}, smooth[3];
-    const i32 beside[4] = {-away, away, -1, 1};
-    for (i32 k = 0; k < 4; k++)
-        if (job->inside[place + beside[k]]) jumps[k] = (i64)(own[beside[k] * room + edge->at[k ^ 1]] - own[edge->at[k]]) * edge->weight[k];
+INLINE i32 code_smooth_sign(const Line *line, const Borders *borders, Range *range, i32 turn, i32 place, i32 negative) {
+    i64 jumps[4], smooth[3];
+    for (i32 k = 0; k < 4; k++) jumps[k] = (i64)(borders->other[k][place] - borders->own[k][place]) * (borders->weight[k] & -borders->inside[k][place]);
     smooth[0] = jumps[0] + jumps[1], smooth[1] = jumps[2] + jumps[3], smooth[2] = smooth[0] + smooth[1];
-    double quantum = quantum_at(line, place);
-    i32 turned[4] = {turn < 0, smooth[0] < 0, smooth[1] < 0, smooth[2] < 0}, logits[4], *weights = sign_weights[spot];
-    Counter *counters[4] = {sign_near + spot * 8 + (turned[0] ? -turn : turn) + 1};
-    for (i32 k = 0; k < 3; k++) counters[k + 1] = &sign_edges[k][spot * STEEPNESSES + steepness_of(smooth[k], quantum)];
+    union { double value; i64 bits; } quantum = {quantum_at(line, place)};
+    i32 turned[4] = {-(turn < 0), -(smooth[0] < 0), -(smooth[1] < 0), -(smooth[2] < 0)}, logits[4], *weights = borders->weights;
+    Counter *counters[4] = {borders->near + (turned[0] ? -turn : turn) + 1};
+    for (i32 k = 0; k < 3; k++) counters[k + 1] = borders->edges[k] + steepness_of(smooth[k], quantum.bits);
     i64 sum = 0;
     for (i32 k = 0; k < 4; k++) {
-        i32 logit = stretch(chance(*counters[k]));
-        logits[k] = turned[k] ? -logit : logit;
+        logits[k] = (stretch(chance(*counters[k])) ^ turned[k]) - turned[k];
         sum += (i64)logits[k] * weights[k];
     }
     i32 p = squashed[place_of(sum >> 16)];
@@ -274,7 +293,7 @@ INLINE i32 code_smooth_sign(const Job *job, const Line *line, Range *range, i32 
     i32 error = (negative ? ONE : 0) - p;
     for (i32 k = 0; k < 4; k++) {
         weights[k] += (logits[k] * error + (1 << 13)) >> 14;
-        learn(counters[k], negative ^ turned[k], LIVELY);
+        learn(counters[k], negative ^ (turned[k] & 1), LIVELY);
     }
     return negative;
 }
@@ -291,9 +310,19 @@ INLINE i32 slot_of(const Job *job, i32 row) {
     return (index[2] * job->side + index[1]) * job->side + index[0];
 }
 
-INLINE void put(Job *job, i32 slot, i32 place, double value) {
-    if (absolute(value) < LARGEST_VALUE) job->tiles[place * job->colors * job->side * job->side + slot] = (i32)value;
-    else job->wide = 1;
+// The values of a component, tile after tile: all are zero before the first of them is put there.
+INLINE i32 *slot_values(Job *job, i32 slot) {
+    i32 *values = job->tiles + slot * job->apart;
+    if (!job->touched[slot]) __builtin_memset(values, 0, 4 * job->apart);
+    job->touched[slot] = 1;
+    return values;
+}
+
+// Whether the value is too large.
+INLINE i32 put(i32 *values, i32 place, double value) {
+    i32 wide = !(absolute(value) < LARGEST_VALUE);
+    if (!wide) values[place] = (i32)value;
+    return wide;
 }
 
 // Note a symbol for those that come later. Returns the value that it stands for.
@@ -305,6 +334,6 @@ INLINE double keep(const Line *line, i32 place, i32 class, i64 symbol) {
     line->small[place] = small;
     line->signs[place] = symbol < 0 ? -1 : 1;
     around[-1] += small, around[1] += small, around[-line->stride] += small, around[line->stride] += small;
-    double size = (q - line->offsets[class * 4 + (q < 3 ? q : 3)] / 256.0) * quantum_at(line, place);
+    double size = (q - offset_at(line, place, class, q) / 256.0) * quantum_at(line, place);
     return __builtin_floor((symbol < 0 ? -size : size) + 0.5);
 }

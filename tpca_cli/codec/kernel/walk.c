@@ -19,7 +19,7 @@ static void look(const Job *job, const Step *step, i32 phase, const i32 *places,
     for (i32 s = step->sights[phase]; s < step->sights_stop[phase]; s++) {
         const i16 *row = (const i16 *)job->own + job->sights[2 * s + 1] * job->size;
         i32 index = s - step->sights[phase];
-        i16 *seen = job->seen + (index >> 1) * 2 * job->room + (index & 1);
+        i16 *seen = job->seen + (index >> 1) * 2 * CHUNK + (index & 1);
         i32 kind = job->sights[2 * s], away = kind == 1 ? job->stride : 1;
         if (kind == 0 || kind == 3)
             for (i32 k = 0; k < count; k++) seen[2 * k] = row[places[k]];
@@ -28,16 +28,15 @@ static void look(const Job *job, const Step *step, i32 phase, const i32 *places,
     }
 }
 
-// The class of each value of a row by what is expected there.
-static void expect(const Job *job, i32 row, i32 phase, i32 count) {
+// The class of some values of a row by what is expected there.
+static void expect(const Job *job, i32 row, i32 phase, u8 *classes, i32 count) {
     const i32 *looks = job->looks + 2 * row + phase;
     const u8 *map = job->maps + row * CODES;
-    u8 *classes = job->classes;
     v128_t base = wasm_i32x4_splat(job->bases[2 * row + phase]);
     for (i32 k = 0; k < count; k += 8) {
         v128_t first = base, second = base;
         for (i32 at = looks[0]; at < looks[1]; at++) {
-            const i16 *seen = job->seen + job->look_pairs[at] * 2 * job->room + 2 * k;
+            const i16 *seen = job->seen + job->look_pairs[at] * 2 * CHUNK + 2 * k;
             v128_t weights = wasm_v128_load32_splat(job->look_weights + 2 * at);
             first = wasm_i32x4_add(first, wasm_i32x4_dot_i16x8(wasm_v128_load(seen), weights));
             second = wasm_i32x4_add(second, wasm_i32x4_dot_i16x8(wasm_v128_load(seen + 8), weights));
@@ -48,7 +47,16 @@ static void expect(const Job *job, i32 row, i32 phase, i32 count) {
     }
 }
 
-INLINE i32 four(const u16 *own, i32 stride) { return own[-1] + own[1] + own[-stride] + own[stride]; }
+// The classes of all values of a step, a chunk of places after the other: what they see is in the cache then.
+static void expect_all(const Job *job, const Step *step, i32 phase, const i32 *places, i32 count) {
+    for (i32 first = 0; first < count; first += CHUNK) {
+        i32 some = least(CHUNK, count - first);
+        look(job, step, phase, places + first, some);
+        for (i32 row = step->start; row < step->stop; row++) expect(job, row, phase, job->classes + (row - step->start) * job->room + first, some);
+    }
+}
+
+enum { FEW = 8 };
 
 #define BYTES(pointer) wasm_v128_load(pointer)
 #define LESS_OF wasm_u8x16_min
@@ -62,7 +70,7 @@ INLINE v128_t fourfold(v128_t bytes) {
 // What surrounds the values of a row, for all places at once: those of one phase see only the other phase beside
 // them, so nothing changes while the row is coded. The closest magnitudes, two bits each; then how much there is
 // inside the tile, and outside.
-static void look_around(const Job *job, i32 row, i32 phase) {
+static void look_around(const Job *job, i32 row, i32 phase, const i32 *places, i32 count) {
     const Near *near = job->near + row;
     i32 size = job->size;
     const u8 *rows[NEAR_ROWS], *beside = job->around + row * size;  // a row of zeros, after all others, where there is none
@@ -74,7 +82,13 @@ static void look_around(const Job *job, i32 row, i32 phase) {
     const i8 *signs = job->signs + row * size;
     i32 stride = job->stride;
     const v128_t one = wasm_i8x16_splat(1), none = wasm_i8x16_splat(-1), three = wasm_i8x16_splat(3), most = wasm_i8x16_splat(15);
-    for (i32 k = 0; k < size; k += 16) {
+    for (i32 n = 0; n < count && count < size / FEW; n++) {  // one by one takes less time for few
+        i32 k = places[n], up = rows[UP][k], left = rows[LEFT][k], third = rows[THIRD][k];
+        closest[k] = least(up, 3) | least(left, 3) << 2 | least(third, 3) << 4 | least(other[k], 3) << 6;
+        crowded[k] = least(up + left + third + rows[UP2][k] + rows[LEFT2][k] + rows[FOURTH][k], 15) << 4 | least(beside[k] + above[k] + before[k], 15);
+        if (phase) turns[k] = 3 * clipped(signs[k - 1] + signs[k + 1], -1, 1) + clipped(signs[k - stride] + signs[k + stride], -1, 1);
+    }
+    for (i32 k = 0; k < size && count >= size / FEW; k += 16) {
         v128_t up = BYTES(rows[UP] + k), left = BYTES(rows[LEFT] + k), third = BYTES(rows[THIRD] + k);
         v128_t found = fourfold(LESS_OF(BYTES(other + k), three));
         found = fourfold(SUM(found, LESS_OF(third, three)));
@@ -91,8 +105,8 @@ static void look_around(const Job *job, i32 row, i32 phase) {
 }
 
 // Every value of a row with what predicts it.
-INLINE void line_up_as(const Job *job, Spot *spots, i32 row, i32 family, i32 phase, const i32 *places, i32 count, i32 rich) {
-    const u8 *classes = job->classes, *closest = job->closest, *crowded = job->crowded;
+INLINE void line_up_as(const Job *job, Spot *spots, i32 row, i32 family, i32 phase, const i32 *places, const u8 *classes, i32 count, i32 rich) {
+    const u8 *closest = job->closest, *crowded = job->crowded;
     const i8 *turns = job->turns;
     Counter *nearest = near_by + (family * 2 + phase) * 256 * MIXED, *crowds = crowd + (family * 2 + phase) * 256 * MIXED;
     for (i32 k = 0; k < count; k++) {
@@ -101,9 +115,9 @@ INLINE void line_up_as(const Job *job, Spot *spots, i32 row, i32 family, i32 pha
     }
 }
 
-static void line_up(const Job *job, Spot *spots, i32 row, i32 family, i32 phase, const i32 *places, i32 count) {
-    if (job->rich) line_up_as(job, spots, row, family, phase, places, count, 1);
-    else line_up_as(job, spots, row, family, phase, places, count, 0);
+static void line_up(const Job *job, Spot *spots, i32 row, i32 family, i32 phase, const i32 *places, const u8 *classes, i32 count) {
+    if (job->rich) line_up_as(job, spots, row, family, phase, places, classes, count, 1);
+    else line_up_as(job, spots, row, family, phase, places, classes, count, 0);
 }
 
 // Code the values of a row. Returns how many are not zero: these are listed.
@@ -111,12 +125,13 @@ INLINE i32 code_row_as(Job *job, Range *outer, i32 writing, i32 rich, const Line
     Range range = *outer;
     range.writing = writing;
     Hit *hit = list;
-    const i32 smooth = job->edge_room > 0 && !line->family;
+    const i32 smooth = rich && job->edge_room > 0 && !line->family;
+    const Borders borders = smooth ? borders_of(job, line) : (Borders){0};
     for (const Spot *spot = spots, *end = spots + count; spot < end; spot++) {
         double rest = writing ? data[spot->place] : 0;
         i64 q = code_size(job, line, &range, spot, rest, rich);
         if (!q) continue;
-        i32 negative = rich && smooth ? code_smooth_sign(job, line, &range, spot->turn, spot->place, rest < 0) : code_sign(line, &range, spot->turn, slope_at(line, spot->place), rest < 0);
+        i32 negative = smooth ? code_smooth_sign(line, &borders, &range, spot->turn, spot->place, rest < 0) : code_sign(line, &range, spot->turn, slope_at(line, spot->place), rest < 0);
         q = negative ? -q : q;
         *hit++ = (Hit){spot->place, spot->class, q};
     }
@@ -140,27 +155,60 @@ APART i32 write_rich_row(Job *job, Range *range, const Line *line, const Spot *s
     return code_row_as(job, range, 1, 1, line, spots, count, data, list);
 }
 
+// What was coded in a row, for those that come later: nobody in this row looks at it. Whatever is asked for every value
+// is taken out of the job first, since bytes that are written might be anything of it, for all that a compiler knows.
+static void note_hits(Job *job, i32 row, i32 phase, i32 count, i32 leader, u8 *busy) {
+    const Line line = line_of(job, row, row >= job->colored);
+    const Edge edge = job->row_edges[row];
+    const Hit *hits = job->hits;
+    i32 size = job->size, first = row < job->colored, *values = count && job->picture_count ? slot_values(job, slot_of(job, row)) : 0;
+    i32 *light = job->led && first ? job->light + row * size : 0, *lit = light ? lit_places(job, row, phase) : 0;
+    i32 *edges = job->edge_room && first ? job->edges : 0, *guesses = job->guesses, symbols = job->symbols, wide = 0;
+    double *data = job->direct ? 0 : job->data + row * size;
+    if (light) job->lit_counts[2 * row + phase] = count;
+    for (i32 k = 0; k < count; k++) {
+        Hit hit = hits[k];
+        i32 place = hit.place;
+        double value = keep(&line, place, hit.class, hit.symbol);
+        if (leader >= 0) value += guesses[place], learn_led(job, row, leader, place, value);
+        if (light) light[place] = within_reach(value), lit[k] = place;
+        if (edges) extend_edges(edges + place, size, &edge, value);
+        if (values) wide |= put(values, place, value);
+        if (data) data[place] = symbols ? hit.symbol : value;
+        busy[place] = least(busy[place] + (hit.symbol > 1 || hit.symbol < -1 ? 2 : 1), 255);
+    }
+    job->wide |= wide;
+}
+
 // `leader` is the row of brightness that the values follow, or -1.
 static void code_row(Job *job, Range *range, i32 row, const Step *step, i32 phase, const i32 *places, i32 count, i32 leader) {
     const Line line = line_of(job, row, row >= job->colored);
     Spot *spots = (Spot *)job->spots;
     double *data = job->data + row * job->size;
     u8 *busy = job->busy + step->color * job->size;
-    line_up(job, spots, row, line.family, phase, places, count);
     const double *wanted = leader >= 0 && job->mode == DECIDE ? less_guessed(job, data) : data;
-    i32 hits = range->writing ? (job->rich ? write_rich_row : write_row)(job, range, &line, spots, count, wanted, job->hits) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, count, job->hits);
-    i32 pictures = job->picture_count > 0, slot = pictures ? slot_of(job, row) : 0;
-    i32 *light = job->led && row < job->colored ? job->light + row * job->size : 0, *lit = light ? lit_places(job, row, phase) : 0;
-    if (light) job->lit_counts[2 * row + phase] = hits;
-    for (i32 k = 0; k < hits; k++) {  // nobody in this row looks at them
-        Hit hit = job->hits[k];
-        double value = keep(&line, hit.place, hit.class, hit.symbol);
-        if (leader >= 0) value += job->guesses[hit.place], learn_led(job, row, leader, hit.place, value);
-        if (light) light[hit.place] = within_reach(value), lit[k] = hit.place;
-        if (job->edge_room && row < job->colored) extend_edges(job, row, hit.place, value);
-        if (pictures) put(job, slot, hit.place, value);
-        if (!job->direct) data[hit.place] = job->symbols ? hit.symbol : value;
-        busy[hit.place] = least(busy[hit.place] + (hit.symbol > 1 || hit.symbol < -1 ? 2 : 1), 255);
+    const u8 *classes = job->classes + (row - step->start) * job->room;
+    i32 hits = 0;
+    for (i32 first = 0; first < count; first += CHUNK) {
+        i32 some = least(CHUNK, count - first);
+        line_up(job, spots, row, line.family, phase, places + first, classes + first, some);
+        Hit *list = job->hits + hits;
+        hits += range->writing ? (job->rich ? write_rich_row : write_row)(job, range, &line, spots, some, wanted, list) : (job->rich ? read_rich_row : read_row)(job, range, &line, spots, some, list);
+    }
+    note_hits(job, row, phase, hits, leader, busy);
+}
+
+// What each tile holds in the rows that a flag looks at.
+static void add_up(const Job *job, const Step *step) {
+    i32 size = job->size, *totals = job->totals;
+    for (i32 k = 0; k < size; k += 8) {
+        v128_t low = wasm_i32x4_splat(0), high = low;
+        const u16 *own = job->own + step->before * size + k;
+        for (i32 row = step->before; row < step->before_stop; row++, own += size) {
+            v128_t found = wasm_v128_load(own);
+            low = wasm_i32x4_add(low, wasm_u32x4_extend_low_u16x8(found)), high = wasm_i32x4_add(high, wasm_u32x4_extend_high_u16x8(found));
+        }
+        wasm_v128_store(totals + k, low), wasm_v128_store(totals + k + 4, high);
     }
 }
 
@@ -172,12 +220,8 @@ INLINE i32 code_flags_as(Job *job, Range *outer, i32 writing, i32 index, const S
     i32 size = job->size, stride = job->stride, kept = 0, zone = least(step->zone, 15);
     for (i32 k = 0; k < count; k++) {
         i32 place = places[k];
-        i64 inside = 0, outside = 0;
-        for (i32 row = step->before; row < step->before_stop; row++) {
-            const u16 *own = job->own + row * size + place;
-            inside += own[0];
-            outside += four(own, stride);
-        }
+        const i32 *totals = job->totals + place;
+        i64 inside = totals[0], outside = totals[-1] + totals[1] + totals[-stride] + totals[stride];
         u8 *opened = job->opened + step->zone * size + place;
         i32 beside_open = phase ? opened[-1] + opened[1] + opened[-stride] + opened[stride] : 0;
         i32 first = step->color && step->first >= 0 ? job->opened[step->first * size + place] : 0;
@@ -217,6 +261,12 @@ INLINE i32 all_small(const double *values, double size) {
     return !wasm_v128_any_true(wasm_f64x2_ge(largest, wasm_f64x2_splat(size)));
 }
 
+// What coding a value saves, in squared steps, less what it costs beyond a zero: `ratio` is its size in steps.
+INLINE double gain_of(const Job *job, double ratio, double heed, double more) {
+    double q = __builtin_floor(ratio + 0.5);
+    return q < 1 ? 0 : heed * (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < LOG_PRICES - 1 ? (i32)q : LOG_PRICES - 1]);
+}
+
 // For each zone, from the last: is what coding saves in error more than what it costs in bits?
 static void choose_flags(Job *job) {
     i32 size = job->size;
@@ -237,12 +287,11 @@ static void choose_flags(Job *job) {
             double more = prices[1] - prices[0], inverses[GRADES];
             for (i32 g = 0; g < job->grades; g++) inverses[g] = 1 / job->quanta[g * job->rows + row];
             double finest = inverses[0];
+            const double *heeds = job->heed + row;
             for (i32 g = 1; g < job->grades; g++) finest = inverses[g] > finest ? inverses[g] : finest;
             for (i32 k = 0; k < size; k++) {
                 while (k + 8 < size && all_small(data + k, CLEARLY / finest)) k += 8;
-                double ratio = absolute(data[k]) * inverses[job->grade[k]], q = __builtin_floor(ratio + 0.5);
-                if (q < 1) continue;
-                double gain = (2 * ratio - q) * q - more - (q < 2 ? 0 : job->log_prices[q < LOG_PRICES - 1 ? (i32)q : LOG_PRICES - 1]);
+                double gain = gain_of(job, absolute(data[k]) * inverses[job->grade[k]], heeds[job->grade[k] * job->rows], more);
                 if (gain > 0) worth[k] += gain;
             }
         }
@@ -252,6 +301,36 @@ static void choose_flags(Job *job) {
             job->wanted[zone * size + k] = left > 0;
         }
     }
+}
+
+// A tile of color that is not coded is what brightness says of it. By now that is known, and where it is so wrong that
+// saying better is worth the bits, the tile is coded after all.
+static void open_misled(Job *job, i32 index, i32 phase) {
+    const Step *step = job->steps + index;
+    i32 size = job->size, known = 0, stop = step->stop;
+    const i32 *phases = job->phases + (phase ? job->even_count : 0), count = phase ? job->odd_count : job->even_count;
+    u8 *wanted = job->wanted + step->zone * size;
+    double *worth = job->worth, zeros = 2.5 * job->log_prices[0];
+    for (i32 k = 0; k < count; k++) worth[phases[k]] = 0;
+    for (i32 s = 0; s < index; s++) known = job->steps[s].color ? known : job->steps[s].stop;
+    for (i32 s = index; s < job->step_count; s++) stop = job->steps[s].zone == step->zone ? job->steps[s].stop : stop;
+    for (i32 row = step->start; row < stop; row++) {
+        const double *prices = job->prices + class_of(job->expected[row]) * TOKENS, *data = job->data + row * size;
+        zeros += prices[0] / 2;
+        i32 leader = leader_of(job, row);
+        if (leader < 0 || leader >= known) continue;
+        const i32 *light = job->light + leader * size, *places = lit_places(job, leader, phase);
+        for (i32 k = 0; k < job->lit_counts[2 * leader + phase]; k++) {
+            i32 place = places[k];
+            if (wanted[place]) continue;
+            i32 guess = guess_of(light[place], slope_of(job, job->near[row].channel, place, OWN_SHARE), job->shares[row]);
+            i32 at = job->grade[place] * job->rows + row;
+            double gain = gain_of(job, absolute(data[place] - guess) / job->quanta[at], job->heed[at], prices[1] - prices[0]);
+            if (gain > 0) worth[place] += gain;
+        }
+    }
+    for (i32 k = 0; k < count; k++)
+        if (worth[phases[k]] > zeros) wanted[phases[k]] = 1;
 }
 
 static void clear_uncoded(Job *job) {
@@ -273,6 +352,7 @@ static void clear_rows(Job *job, i32 start, i32 stop) {
     __builtin_memset(job->small + at, 0, count);
     __builtin_memset(job->around + at, 0, count);
     if (start < job->rows) __builtin_memset(job->signs + at, 0, count);
+    if (job->led && start < job->colored) __builtin_memset(job->light + at, 0, 4 * count);
 }
 
 static void walk(Job *job) {
@@ -280,7 +360,6 @@ static void walk(Job *job) {
     clear_rows(job, job->rows, job->rows + 1);
     for (i32 c = 0; c < job->channels; c++)
         if (job->lowest_rows[c] >= 0) clear_rows(job, job->lowest_rows[c], job->lowest_rows[c] + 1);
-    if (job->picture_count) __builtin_memset(job->tiles, 0, 4 * job->size * job->colors * job->side * job->side);
     Range range = open_range(job->bytes, job->capacity, job->mode != DECODE);
     if (job->mode == DECIDE) choose_flags(job);
     if (job->grades > 1) code_grades(job, &range);
@@ -296,18 +375,18 @@ static void walk(Job *job) {
         const Step *step = job->steps + index;
         clear_rows(job, step->start, step->stop);
         for (i32 phase = 0; phase < 2; phase++) {
-            i32 which = step->color * 2 + phase, *places = job->live + which * job->size;
-            if (step->opens) counts[which] = (range.writing ? write_flags : read_flags)(job, &range, index, step, phase, places, counts[which]);
-            i32 led = job->led && step->color;
+            i32 which = step->color * 2 + phase, *places = job->live + which * job->size, led = job->led && step->color;
             if (led && !phase) forget_some(job);
-            if (counts[which]) look(job, step, phase, places, counts[which]);
+            if (step->opens && led && job->mode == DECIDE) open_misled(job, index, phase);
+            if (step->opens && !phase) add_up(job, step);
+            if (step->opens) counts[which] = (range.writing ? write_flags : read_flags)(job, &range, index, step, phase, places, counts[which]);
+            expect_all(job, step, phase, places, counts[which]);
             for (i32 row = step->start; row < step->stop && (led || counts[which]); row++) {
                 i32 leader = led ? leader_of(job, row) : -1;
                 if (leader >= 0) guess_row(job, row, leader, phase, 2 * index + phase + 1);
                 if (leader >= 0 && job->mode == DECIDE) compare_guesses(job, row, leader, phase);
                 if (counts[which]) {
-                    expect(job, row, phase, counts[which]);
-                    look_around(job, row, phase);
+                    look_around(job, row, phase, places, counts[which]);
                     code_row(job, &range, row, step, phase, places, counts[which], leader);
                 }
                 if (leader >= 0) settle_row(job, row, leader, phase);

@@ -6,8 +6,6 @@
 // value of padding bits, is noted once for the file. Whatever is not foreseen makes the file foreign: it is
 // then kept as it is. Offsets are checked before each read, so that hostile bytes cost nothing but themselves.
 
-#include "mixing.h"
-
 enum { MOST_PLANES = 4, ZIGZAG_END = 80, BUFFERED_BITS = 1 << 16 };
 
 static const u8 ZIGZAG[ZIGZAG_END] = {

@@ -5,6 +5,8 @@
 // which the block continues its neighbours' borders. Every bit is mixed from counters of several contexts. Blocks
 // go row by row, plane by plane; one function serves encoder and decoder.
 
+#include "mixing.h"
+
 #include "jpeg_file.h"
 
 enum {

@@ -86,7 +86,7 @@ INLINE i32 code_bit(Range *range, i32 bit, Counter *const *counters, const i32 c
     if (count > 4) sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
     sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 1, 0, 3, 2));
     i32 p = squashed[ZERO + (wasm_i32x4_extract_lane(sum, 0) >> 14)];  // 8 logits by weights up to 2 stay within it
-    bit = code(range, bit, p);
+    bit = code_quick(range, bit, p);
     v128_t change = wasm_i16x8_q15mulr_sat(logits, wasm_i16x8_splat(((bit << 16) - p) >> CALM));
     wasm_v128_store(first, wasm_i16x8_add_sat(one, change));
     if (pair) wasm_v128_store(second, wasm_i16x8_add_sat(two, change));
@@ -104,7 +104,7 @@ INLINE i32 code_bit(Range *range, i32 bit, Counter *const *counters, const i32 c
 }
 
 INLINE i32 code_alone(Range *range, i32 bit, Counter *counter) {
-    bit = code(range, bit, clipped(2 * counter->p, SURE, ONE - SURE));
+    bit = code_quick(range, bit, clipped(2 * counter->p, SURE, ONE - SURE));
     learn(counter, bit);
     return bit;
 }

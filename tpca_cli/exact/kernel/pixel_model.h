@@ -44,7 +44,7 @@ INLINE i32 code_size(Range *range, i32 magnitude, Slot *const *slots, i32 mixer,
             for (i32 i = 0; i < INPUTS; i++) counters[i] = *slots[i] + least(at, SLOT - 1);
             bit = code_bit(range, bit, counters, INPUTS, weights[mixer + least(at, SLOT - 1)], weights[mixer2 + least(at, SLOT - 1)]);
         } else if (k >= found - 6) bit = code_alone(range, bit, digits[found] + k);
-        else bit = code(range, bit, ONE / 2);
+        else bit = code_quick(range, bit, ONE / 2);
         value = value << 1 | bit;
     }
     return value;
@@ -65,7 +65,7 @@ INLINE void code_plane(Range *range, const Job *job, Plane *planes, i32 which, c
     Sums *strips = (Sums *)job->strips;
     for (i32 k = 0; k < count; k++) clear_sums(strips + k);
     for (i32 row = 0; row < 2; row++) __builtin_memset(misses[row], 0, (width + 16) * sizeof misses[row][0]);
-    i32 flat = code(range, range->writing && is_flat(plane), ONE / 2);
+    i32 flat = code_quick(range, range->writing && is_flat(plane), ONE / 2);
     for (i32 y = 0; y < plane->height; y++) {
         i32 *line = plane->data + y * s;
         // margins: what is left of a row is above its first sample, what is right of the row above is its last

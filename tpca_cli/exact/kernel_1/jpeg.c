@@ -16,7 +16,7 @@ EXPORT(run) void run(void) {
         i16 *room = job->coefficients;
         i64 left = job->room;
         if (job->mode == TAKE_APART) start_learning(jpeg_learner, job->priors, job->model);
-        open_range(job->coded, job->coded_room, 1);
+        range = open_range(job->coded, job->coded_room, 1);
         for (i32 k = 0; k < job->files; k++) {
             Item *item = job->items + k;
             u8 *start = out;
@@ -27,13 +27,13 @@ EXPORT(run) void run(void) {
             else if (job->mode == TAKE_APART) code_file();
             item->skeleton = out - start;
         }
-        job->coded_length = close_range(job->coded, &job->damaged);
+        job->coded_length = close_range(&range, job->coded, &job->damaged);
         job->damaged |= job->coded_length > job->coded_room;
         if (job->tell) tell_learned(jpeg_learner, job->learned);
         return;
     }
     start_learning(jpeg_learner, job->priors, job->model);
-    open_range(job->coded, job->coded_length, 0);
+    range = open_range(job->coded, job->coded_length, 0);
     for (i32 k = 0; k < job->files && !job->damaged; k++) {
         Item *item = job->items + k;
         u8 *start = out;
@@ -48,5 +48,5 @@ EXPORT(run) void run(void) {
         item->foreign = file.foreign, item->length = out - start;
         job->damaged |= file.foreign;
     }
-    if (!job->damaged) job->damaged = close_range(job->coded, &job->damaged) != (u32)job->coded_length;
+    if (!job->damaged) job->damaged = close_range(&range, job->coded, &job->damaged) != (u32)job->coded_length;
 }

@@ -5,7 +5,9 @@
 // which the block continues its neighbours' borders. Every bit is mixed from counters of several contexts. Blocks
 // go row by row, plane by plane; one function serves encoder and decoder.
 
-#include "jpeg_file.h"
+#include "mixing.h"
+
+#include "../kernel/jpeg_file.h"
 
 enum {
     SLOT = 16,      // counters of one context of a value: its length in ones, then its highest digits

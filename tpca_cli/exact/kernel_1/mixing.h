@@ -72,7 +72,7 @@ INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i32 *fir
     v128_t logits = wasm_i16x8_make(found[0], found[1], found[2], found[3], found[4], found[5], found[6], found[7]);
     i32 x = mixed(logits, first), y = mixed(logits, second);
     i32 p = clipped(squashed[((x + y) >> 1) + STEEPEST], SURE, ONE - SURE);
-    bit = code(bit, p);
+    bit = code(&range, bit, p);
     i32 target = bit ? ONE : 0;
     correct(logits, first, (target - squashed[x + STEEPEST]) >> 2);
     correct(logits, second, (target - squashed[y + STEEPEST]) >> 2);
@@ -81,7 +81,7 @@ INLINE i32 code_bit(i32 bit, Counter *const *counters, const i32 count, i32 *fir
 }
 
 INLINE i32 code_alone(i32 bit, Counter *counter) {
-    bit = code(bit, clipped(counter->p, SURE, ONE - SURE));
+    bit = code(&range, bit, clipped(counter->p, SURE, ONE - SURE));
     learn(counter, bit, LIMIT);
     return bit;
 }

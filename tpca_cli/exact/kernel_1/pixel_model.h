@@ -44,7 +44,7 @@ INLINE i32 code_size(i32 magnitude, Slot *const *slots, i32 mixer, i32 mixer2, C
             for (i32 i = 0; i < INPUTS; i++) counters[i] = *slots[i] + least(at, SLOT - 1);
             bit = code_bit(bit, counters, INPUTS, weights[mixer + least(at, SLOT - 1)], weights[mixer2 + least(at, SLOT - 1)]);
         } else if (k >= found - 6) bit = code_alone(bit, digits[found] + k);
-        else bit = code(bit, ONE / 2);
+        else bit = code(&range, bit, ONE / 2);
         value = value << 1 | bit;
     }
     return value;

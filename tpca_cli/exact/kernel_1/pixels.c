@@ -16,7 +16,7 @@ EXPORT(run) void run(void) {
     __builtin_memset(overall, 0, sizeof overall);
     __builtin_memset(slow, 0, sizeof slow);
     i32 writing = job->mode == ENCODE;
-    open_range(job->coded, writing ? job->coded_room : job->coded_length, writing);
+    range = open_range(job->coded, writing ? job->coded_room : job->coded_length, writing);
     Depth depth = {job->peak, job->tolerance, 2 * job->tolerance + 1, most(digits_of(job->peak) - 8, 0)};
     u16 *at = job->samples;
     for (i32 k = 0; k < job->pictures; k++) {
@@ -37,7 +37,7 @@ EXPORT(run) void run(void) {
         }
         at += height * width * c;
     }
-    u32 length = close_range(job->coded, &job->damaged);
+    u32 length = close_range(&range, job->coded, &job->damaged);
     if (writing) {
         job->coded_length = length;
         job->damaged |= length > (u32)job->coded_room;

@@ -2,19 +2,7 @@
 //
 // The kernel works on `the_job`; Python finds it through `job`, and compares `layout` with its own list.
 
-#include <stddef.h>
-#include <stdint.h>
-
-typedef uint8_t u8;
-typedef int8_t i8;
-typedef uint16_t u16;
-typedef int16_t i16;
-typedef uint32_t u32;
-typedef int32_t i32;
-typedef uint64_t u64;
-typedef int64_t i64;
-
-#define EXPORT(name) __attribute__((export_name(#name)))
+#include "../../kernel/types.h"
 
 typedef struct {
     double tall;       // how much of the picture there is, in its pixels

@@ -11,8 +11,6 @@ enum { FIRST, SECOND, SQUARES, PRODUCTS };  // what is blurred
 typedef float v4 __attribute__((vector_size(16), aligned(4)));
 typedef i32 v4i __attribute__((vector_size(16), aligned(4)));
 
-#define INLINE static inline __attribute__((always_inline))
-
 static const float TAP[REACH + 1] = {
     0.2660117249f, 0.2130055377f, 0.1093606895f, 0.0360007721f, 0.0075987581f, 0.0010283801f,
 };
