@@ -318,19 +318,15 @@ size_option = click.option(
     "--size", type=FrameSize(), metavar="HxW", help="Resize every image to this height and width first."
 )
 tile_option = click.option("--tile", type=Count(2, 256), help="Cut images into tiles of T x T pixels.")
-max_pixels_option = click.option(
-    "--max-pixels",
-    type=Count(1),
-    default=250_000_000,
-    show_default=True,
-    help="Skip images with more pixels than this.",
-)
-claimed_pixels_option = click.option(
-    "--max-pixels",
-    type=Count(1),
-    default=250_000_000,
-    show_default=True,
-    help="Refuse an archive with a larger image, or that takes as much memory as one.",
+
+
+def _pixel_limit(says: str) -> Callable[[F], F]:
+    return click.option("--max-pixels", type=Count(1), default=250_000_000, show_default=True, help=says)
+
+
+max_pixels_option = _pixel_limit("Skip images with more pixels than this.")
+claimed_pixels_option = _pixel_limit(
+    "Refuse an archive with a larger image, or that takes as much memory as one."
 )
 on_error_option = click.option(
     "--on-error",

@@ -133,18 +133,13 @@ def _products(
     room = reading.room
 
     def work(numbered: tuple[int, Sequence[ItemRef]]) -> bytes:
-        number, refs = numbered
-        data = project_items(refs, plan)
-        keep(number, data)  # here: what waits for an earlier product is not lost when that one fails
+        data = project_items(numbered[1], plan)
+        keep(numbered[0], data)  # here: what waits for an earlier product is not lost when that one fails
         return data
 
     with threadpool_limits(1, user_api="blas"):
         yield from ordered_map(
-            work,
-            enumerate(parts),
-            room.workers,
-            weight=lambda numbered: each * len(numbered[1]),
-            budget=room.size,
+            work, enumerate(parts), room.workers, weight=lambda one: each * len(one[1]), budget=room.size
         )
 
 
