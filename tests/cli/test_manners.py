@@ -170,6 +170,15 @@ def test_encode_says_what_it_wrote_and_how_long_it_took(photos, tmp_path) -> Non
     assert again["output"] == str(tmp_path / "a.h5") and again["seconds"] > 0
 
 
+@pytest.mark.parametrize("target", [("--psnr", 36), ("--quality", 60), ()])
+def test_images_that_come_back_exactly_are_called_identical(target, tmp_path) -> None:
+    (tmp_path / "black").mkdir()
+    for name in ("a.png", "b.png"):
+        save(tmp_path / "black" / name, np.zeros((160, 160, 3), np.uint8))
+    said = tpca("encode", tmp_path / "black", "-o", tmp_path / "a.h5", *target, "--force").err
+    assert "allow is identical pixels" in said and "inf" not in said
+
+
 def test_phones_of_108_megapixels_pass(photos, tmp_path) -> None:
     assert "250000000" in tpca("encode", "--help").out.replace("_", "").replace(",", "")
 

@@ -106,16 +106,6 @@ FLAGS = {
 }
 """What is missing, in words that follow `without`."""
 
-METADATA = {
-    "xmp": "an XMP packet",
-    "iptc": "IPTC-IIM records",
-    "text": "a JSON list of [keyword, text], or [keyword, text, language, translated keyword]",
-    "density": "a JSON list [x, y, unit]: pixels per inch, cm or meter; unit null: the shape of a pixel",
-    "item": "a JSON object about a tensor: shape, dtype, form, names of slices, measured errors",
-    "png": "PNG chunks that belong to the colors: type, length (u4, big-endian) and data, repeated",
-}
-"""The kinds of metadata besides EXIF and ICC, and what their blobs are."""
-
 EXACT_METHODS = ("jpeg", "files", "pixels")
 """Groups whose images come back exactly (`pixels`: within a stated error); the first two hold whole files."""
 FILE_METHODS = EXACT_METHODS[:2]

@@ -73,7 +73,7 @@ class Entry:
     icc: bytes = b""
     flags: int = 0
     mode_bits: int = 0o644
-    metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see format.METADATA
+    metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, as docs/FORMAT.md lists them
     reasons: tuple[str, ...] = ()  # why the source is kept in part
     quality: float | None = None  # SSIMULACRA 2, where it was measured
     peak: int = 0  # the range of the samples in its group; 0: all that the mode allows
@@ -156,7 +156,7 @@ class Index:
         return self.extras[position - 1] if position else b""
 
     def metadata_of(self, image: int) -> dict[str, bytes]:
-        """What is kept of an image besides pixels, EXIF and ICC, by kind (`format.METADATA`)."""
+        """What is kept of an image besides pixels, EXIF and ICC, by kind (docs/FORMAT.md)."""
         position = int(self.images["metadata"][image])
         kinds = self.metadata[position - 1] if position else {}
         return {kind: self.extras[at - 1] for kind, at in kinds.items()}

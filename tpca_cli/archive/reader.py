@@ -383,7 +383,7 @@ class Archive:
         return archive_facts(Contents.of(self._file, self.index, [group.meta for group in self.groups]))
 
     def metadata(self, position: int) -> dict[str, bytes]:
-        """What is kept of an image besides its pixels: `exif`, `icc`, and the kinds of `format.METADATA`."""
+        """What is kept of an image besides its pixels: `exif`, `icc`, and what docs/FORMAT.md lists."""
         image = int(self.alive[position])
         known = {kind: self.index.extra(image, kind) for kind in ("exif", "icc")}
         return {kind: blob for kind, blob in known.items() if blob} | self.index.metadata_of(image)

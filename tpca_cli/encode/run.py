@@ -236,7 +236,8 @@ class _Passes:
         if miss > 0:
             reached = best.psnr
             closest = _shown(target, best, _measured(target, best))
-            self.say(f"the closest that these images allow is {closest}")
+            if best.index.names:
+                self.say(f"the closest that these images allow is {closest}")
             if miss > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(reached):
                 word = "aimed at" if target.detail else "asked for"
                 missed = (
@@ -353,6 +354,8 @@ def _measured(target: Target, result: Assembled) -> float:
 def _shown(target: Target, result: Assembled, value: float) -> str:
     if target.kind in ("max_bytes", "ratio"):
         return f"{10 ** (value / 10):.0f} bytes"
+    if math.isinf(result.psnr):
+        return "identical pixels"
     return f"a quality of {value:.2f}" if target.kind == "quality" else f"{result.measured['psnr']:.3f} dB"
 
 

@@ -90,7 +90,7 @@ class Picture:
     icc: bytes
     digest: bytes
     warnings: tuple[str, ...]
-    metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, see archive.format.METADATA
+    metadata: Mapping[str, bytes] = field(default_factory=dict)  # by kind, as docs/FORMAT.md lists them
     reasons: tuple[str, ...] = ()  # what the file held that is not here, warnings included
     mode_bits: int = 0o644
     converted: bool = False  # the file has another mode than the picture: a palette, one bit, CMYK
