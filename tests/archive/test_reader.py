@@ -8,6 +8,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from command import tpca
 
 import tpca_cli
 from tpca_cli.archive.index import BlockRecord, Entry, Index
@@ -27,6 +28,28 @@ def test_it_is_a_sequence_of_images(path) -> None:
     assert sum(1 for _ in archive) == 41
     with pytest.raises(IndexError):
         archive[41]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_an_image_belongs_to_who_asked_for_it(exact, path, tmp_path) -> None:
+    """Changing it changes no image that is read later, and keeping it keeps no others in memory."""
+    if exact:
+        tpca("encode", path.parent / "in", "-o", tmp_path / "exact.h5", "--exact")
+    archive = tpca_cli.Archive(tmp_path / "exact.h5" if exact else path)
+    ways = {
+        "by position": lambda: archive[2],
+        "by name": lambda: archive[archive.names[2]],
+        "read": lambda: archive.read(2),
+        "many": lambda: archive.read_many([2])[0],
+        "ahead": lambda: next(archive.prefetch([2])),
+        "slice": lambda: archive[2:3][0],
+    }
+    right = tpca_cli.Archive(archive.path)[2]
+    for way, read in ways.items():
+        image = read()
+        assert np.array_equal(image, right), way
+        assert image.base is None or image.base.nbytes == image.nbytes, way
+        image[:] = 0
 
 
 def test_worker_processes_read_the_same_pixels(path) -> None:

@@ -205,7 +205,7 @@ class Archive:
             place = image - int(self.index.blocks["first"][block])
             if self.holds_files(block):  # others in it may be no pictures
                 return self.pictures(block, [place])[0]
-            return self.block(block, components=components)[place]
+            return np.array(self.block(block, components=components)[place])  # who asks may change it
 
         threads = (threads or self.workers) if len(blocks) > 1 else 1
         return self.picture(position, list(ordered_map(part, blocks, threads)))
@@ -256,7 +256,7 @@ class Archive:
         return batches.shuffled(self, seed)
 
     def block(self, block: int, *, components: int | None = None) -> list[Pixels]:
-        """The decoded pictures of a block, replaced ones included, from the cache or the file."""
+        """The decoded pictures of a block, replaced ones too, as the cache keeps them: only to look at."""
         key = (block, components)
         with self._lock:
             if key in self._cache:
@@ -273,7 +273,7 @@ class Archive:
         """Some pictures of a block, by their places in it; they are not kept for the next reader."""
         with self._lock:
             kept = self._cache.get((block, None))
-        return [kept[place] for place in wanted] if kept else self.decode_block(block, wanted=wanted)
+        return [kept[place].copy() for place in wanted] if kept else self.decode_block(block, wanted=wanted)
 
     def decode_block(
         self, block: int, *, components: int | None = None, wanted: Sequence[int] | None = None
