@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from contextlib import nullcontext
 from pathlib import Path
@@ -110,6 +112,28 @@ def test_threads_read_one_file(path: Path) -> None:
         for thread in threads:
             thread.join()
     assert wrong == []
+
+
+def test_python_ends_while_a_thread_holds_a_file(path: Path) -> None:
+    """HDF5 closes its files when the process ends, by calls of Python that must not come too late."""
+    code = """
+import sys, threading
+from tpca_cli import store
+from tpca_cli.store import Field, Schema
+
+FIELDS = {"small": Field("<i4", (None,)), "bulk": Field("u1", (None, 8), bulk=True)}
+
+def work():
+    with store.open_checked(sys.argv[1], Schema("tpca-long", 1, FIELDS)):
+        opened.set()
+        threading.Event().wait()
+
+opened = threading.Event()
+threading.Thread(target=work, daemon=True).start()
+opened.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_reader_sees_the_old_file_to_its_end(path: Path) -> None:
