@@ -23,7 +23,7 @@ from tpca_cli.sources.read import read_member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
 from tpca_cli.sources.scan import NOTHING_IGNORED, Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator
-from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
+from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, solve_modes
 from tpca_cli.tensor_pca.basis import OperatorBasis, Rank1Basis, TensorBasis
 from tpca_cli.tensor_pca.eigen import solve_dense
 
@@ -66,12 +66,15 @@ def sample_basis(
 ) -> TensorBasis:
     """The basis of a design that suits the pictures of a sample; see `spread_basis`."""
     operator, held = design_operator(design, kind), []
-    apart = -(-sum(pixels.size for pixels in sample) // SUITED_VALUES) | 1
+    apart = 1 if step is None else -(-sum(pixels.size for pixels in sample) // SUITED_VALUES) | 1
     for pixels in sample:
         frames = design.framing.split(pixels)
         operator.add(frames)
         held.append(frames[::apart])
-    return suited(solve_design(design, operator), held, step if design.framing.kind == TILE else None)
+    basis = solve_design(design, operator)
+    if step is None:
+        return strongest_first(basis, held)
+    return suited(basis, held, step) if design.framing.kind == TILE else basis
 
 
 def spread_basis(
@@ -79,7 +82,8 @@ def spread_basis(
 ) -> tuple[TensorBasis, list[Pixels]]:
     """The basis of tiles at even distances in images at even distances, and the tiles.
 
-    With a step, all components are going to be coded at it: then modes that suit it best are taken.
+    With a step, all components are going to be coded at it: then modes that suit it best are taken. Without,
+    the first ones may be all that is kept, and have to be those that hold the most.
     """
     chosen = members[:: -(-len(members) // BASIS_IMAGES)]
     apart = -(-sum(member.height * member.width for member in chosen) // BASIS_PIXELS) | 1  # odd: all columns
@@ -96,7 +100,8 @@ def spread_basis(
         if frames is not None:
             operator.add(frames)
             held.append(frames)
-    return suited(solve_design(design, operator), held, step), held
+    basis = solve_design(design, operator)
+    return strongest_first(basis, held) if step is None else suited(basis, held, step), held
 
 
 def every_tile(framing: Framing, pixels: Pixels, first: int, apart: int) -> Pixels:
@@ -149,7 +154,21 @@ def solve_design(design: Design, operator: ModeOperators | TensorOperator) -> Te
     return OperatorBasis(design.framing.frame_shape, pairs.vectors, pairs.values, float(operator.trace))
 
 
-def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float | None) -> TensorBasis:
+def strongest_first(basis: TensorBasis, frames: Sequence[Pixels]) -> TensorBasis:
+    """All rank-1 tensors by the energy that frames have in them (eq 4B15); eigentensors are so already.
+
+    Products of mode eigenvalues say little of that. The total is that of the frames too, since an operator
+    may count each of them twice, once turned.
+    """
+    if not isinstance(basis, Rank1Basis) or not frames:
+        return basis
+    from tpca_cli.frames.arrays import ArrayFrames
+
+    measured = measured_rank1(basis, ArrayFrames(np.concatenate(frames)))
+    return replace(measured, total=float(measured.energies.sum()))
+
+
+def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float) -> TensorBasis:
     """A rank-1 basis of tiles, or another one of all rank-1 tensors that promises fewer bits at a step.
 
     Mode operators count tiles as they are, and so their first color is the mean color of the folder. But
@@ -157,7 +176,7 @@ def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float | None) -> 
     these differences are tried, and gray and the colors beside it, which the brightness of JPEG files keeps
     to; each with cosines, which are the tiles of JPEG, and nearly the modes of all photographs.
     """
-    if step is None or not isinstance(basis, Rank1Basis) or len(basis.frame_shape) != 3 or not frames:
+    if not isinstance(basis, Rank1Basis) or len(basis.frame_shape) != 3 or not frames:
         return basis
     some = np.concatenate(frames)  # (n, T, T, c)
     some = some[:: -(-some.size // SUITED_VALUES) | 1]
