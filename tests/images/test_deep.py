@@ -6,6 +6,7 @@ import io
 
 import numpy as np
 import pytest
+from images.containers import tiff
 from pictures import natural, noise, png16
 from PIL import Image
 
@@ -69,6 +70,44 @@ def test_what_would_lose_something_is_refused():
         read(b"P6 1 1 1000\n" + bytes(6))
     with pytest.raises(ImageRefused, match="ends early"):
         read(b"P6 2 2 65535\n" + bytes(6))
+
+
+def test_what_pillow_would_cut_to_8_bits_or_turn_around_is_refused():
+    pixels = noise(6, 7, 3, dtype=np.uint16)
+    planes = [pixels[:, :, c : c + 1].astype("<u2").tobytes() for c in range(3)]
+    one, start = len(planes[0]), 8
+    planar = tiff(
+        {284: (3, 2), 273: (4, [start, start + one, start + 2 * one]), 279: (4, [one] * 3)},
+        samples=np.frombuffer(b"".join(planes), "<u2").reshape(pixels.shape),
+    )
+    text = b"P3 1 1 65535\n6009 0 43678\n"
+    negative = tiff({262: (3, 0)}, samples=pixels[:, :, :1])
+    for data in (planar, text, negative):
+        with pytest.raises(ImageRefused):
+            read(data)
+    assert np.array_equal(read(tiff(samples=pixels)).pixels, pixels)
+    assert np.array_equal(read(tiff(samples=pixels[:, :, :1])).pixels, pixels[:, :, :1])
+
+
+def test_a_depth_that_is_said_once_for_all_channels_counts_for_each():
+    data = tiff({258: (3, 16)}, samples=noise(6, 7, 3, dtype=np.uint16))
+    with pytest.raises(ImageRefused, match="--exact"):
+        images.picture_of(Source(data, 0))
+
+
+def test_every_channel_is_resized_by_itself_after_it_was_turned():
+    pixels = natural(20, 30, 3, dtype=np.uint16)
+    data = tiff({274: (3, 6)}, samples=pixels)
+    upright = images.picture_of(Source(data, 0), deep=True)
+    small = images.picture_of(Source(data, 0), deep=True, size=(10, 15)).pixels
+    for channel in range(3):
+        alone = tiff({274: (3, 6)}, samples=pixels[:, :, channel : channel + 1])
+        assert np.array_equal(
+            images.picture_of(Source(alone, 0), size=(10, 15)).pixels[:, :, 0], small[:, :, channel]
+        )
+    assert np.array_equal(
+        images.picture_of(Source(data, 0), deep=True, size=upright.pixels.shape[:2]).pixels, upright.pixels
+    )
 
 
 def test_a_cut_file_is_refused():

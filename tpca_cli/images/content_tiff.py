@@ -26,7 +26,8 @@ _SIZES = {
     18: 8,
 }
 _MAX_ENTRIES = 4096
-_SUBFILE, _OLD_SUBFILE, _PHOTOMETRIC, _SAMPLES, _EXTRA, _COMPRESSION = 254, 255, 262, 277, 338, 259
+_SUBFILE, _OLD_SUBFILE, _BITS, _PHOTOMETRIC, _SAMPLES, _EXTRA = 254, 255, 258, 262, 277, 338
+_YCBCR, _REFERENCE = 6, 532  # the values of black and white, with which Pillow reads YCbCr alone
 _SAMPLE_FORMAT = 339  # 1 unsigned, 4 undefined; signed ones are read as if they were unsigned
 _EXIF, _GPS, _INTEROP, _MAKER_NOTE = 34665, 34853, 40965, 37500
 _STRIPS, _TILES, _OLD_JPEG = (273, 279), (324, 325), (513, 514)
@@ -173,10 +174,14 @@ def _check_picture(file: _Tiff, tags: dict[int, _Entry], mode: str, parts: Parts
         parts.note("the full picture (the first one is a reduced version, a page or a mask)")
     if set(file.numbers(tags.get(_SAMPLE_FORMAT))) - {1, 4}:
         parts.note("samples that are not unsigned")
+    if any(8 < bits < 16 for bits in file.numbers(tags.get(_BITS))):
+        parts.note("the number of bits of its samples, which are kept in 16")
     photometric = (*file.numbers(tags.get(_PHOTOMETRIC)), 1)[0]
     samples = (*file.numbers(tags.get(_SAMPLES)), 1)[0]
     if photometric == 5:
         parts.note("colors of CMYK, which became RGB")
+    if photometric != _YCBCR and _REFERENCE in tags:
+        parts.note("a description of its colors")
     if photometric not in _BANDS:
         parts.note("raw data of a camera, or colors of an unusual kind")
         return

@@ -213,10 +213,10 @@ def _read_any(data: bytes, max_pixels: int, size: tuple[int, int] | None, *, dee
         if kind in plugins.KINDS and plugins.beside(kind):
             notes.append(plugins.beside(kind))
         if mode in _DEEP:
-            pixels = resized(_deep_pixels(data, kind, mode, max_pixels), size)
+            pixels = _deep_pixels(data, kind, mode, max_pixels)
             if orientation is not None:
                 pixels = metadata.undo_orientation(pixels, orientation)
-            return Picture(pixels, mode, exif, icc, b"", tuple(notes))
+            return Picture(resized(pixels, size), mode, exif, icc, b"", tuple(notes))
         if size is not None:
             scale = draft_scale((image.height, image.width), size)
             image.draft(None, (image.width // scale, image.height // scale))
@@ -265,15 +265,27 @@ def _open(file: BinaryIO, kind: str, head: bytes, max_pixels: int, *, deep: bool
     image = Image.open(file, formats=[kind])
     _check_size(image.height, image.width, max_pixels)
     if isinstance(image, TiffImagePlugin.TiffImageFile):
-        bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
-        if len(bits) > 1 and max(bits) > 8 and not (deep and max(bits) == 16):
-            raise ImageRefused(headers.TOO_DEEP)
+        _check_tiff_depth(image, deep=deep)
     if kind in plugins.KINDS:
         plugins.check_depth(kind, head, image)
     transparent = image.info.get("transparency")
     if kind == "PNG" and isinstance(transparent, int) and image.mode == "L":
         image.info["transparency"] = transparent * headers.transparent_gray_factor(head)
     return image
+
+
+def _check_tiff_depth(image: TiffImagePlugin.TiffImageFile, *, deep: bool) -> None:
+    """Refuse samples of more than 8 bits that Pillow would cut to 8, or give as a negative."""
+    bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
+    if max(bits) <= 8:
+        return
+    if max(len(bits), image.tag_v2.get(TiffImagePlugin.SAMPLESPERPIXEL, 1)) == 1:
+        if image.tag_v2.get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == 0:
+            raise ImageRefused("gray of more than 8 bits whose zero is white is not supported")
+    elif not deep or max(bits) != 16:
+        raise ImageRefused(headers.TOO_DEEP)
+    elif deep_color.mode_of(image) is None:  # uncompressed planes: Pillow takes them for planes of 8 bits
+        raise ImageRefused("16 bits per channel in planes of their own are not supported uncompressed")
 
 
 def _check_size(height: int, width: int, max_pixels: int) -> None:

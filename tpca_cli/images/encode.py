@@ -241,8 +241,9 @@ def _insert(data: bytes, format: str, held: Mapping[str, bytes]) -> bytes:
         return data[:_PNG_START] + b"".join(_png_chunks(held)) + data[_PNG_START:]
     if format == "jpeg":
         return _jpeg_header(data, held) + b"".join(_jpeg_segments(held)) + data[20:]
-    if format == "bmp" and "density" in held:
-        return data[:38] + struct.pack("<ii", *_per_meter(held["density"])) + data[46:]
+    if format == "bmp":  # Pillow would write one of its own
+        density = _per_meter(held["density"]) if "density" in held else (0, 0)
+        return data[:38] + struct.pack("<ii", *density) + data[46:]
     if format == "ppm" and "text" in held:
         lines = b"".join(b"# " + item[1].encode() + b"\n" for item in _texts(held["text"]))
         return data[:3] + lines + data[3:]

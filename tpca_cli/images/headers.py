@@ -40,6 +40,8 @@ def check_depth(kind: str, head: bytes, *, deep: bool = False) -> None:
             raise ImageRefused("PPM header is incomplete")
         if found[2] > 255 and not deep:
             raise ImageRefused(TOO_DEEP)
+        if found[2] > 255 and head[:2] == b"P3":
+            raise ImageRefused("16 bits per channel that are written as text are not supported")
 
 
 def ppm_numbers(head: bytes) -> tuple[int, int, int, int] | None:

@@ -100,8 +100,10 @@ def resized(pixels: Pixels, size: tuple[int, int] | None) -> Pixels:
     if size is None or pixels.shape[:2] == size:
         return pixels
     if pixels.dtype == np.uint16:
-        small = to_size(Image.fromarray(pixels[:, :, 0].astype(np.float32)), size)
-        bounded: Pixels = np.clip(np.rint(small), 0, 65535).astype(np.uint16)
+        planes = [
+            to_size(Image.fromarray(plane.astype(np.float32)), size) for plane in np.moveaxis(pixels, 2, 0)
+        ]
+        bounded: Pixels = np.clip(np.rint(np.concatenate(planes, axis=2)), 0, 65535).astype(np.uint16)
         return bounded
     height, width, channels = pixels.shape
     reduced = _reduction(height, size[0]) > 1 or _reduction(width, size[1]) > 1

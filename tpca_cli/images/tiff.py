@@ -27,7 +27,7 @@ _DESCRIPTIVE: dict[int, frozenset[int]] = {
         (269, 270, 271, 272, 285, 305, 306, 315, 316, 33432), _TEXT
     ),  # description, maker, dates, rights
     **dict.fromkeys((282, 283), frozenset({_RATIONAL})),  # resolution
-    **dict.fromkeys((_ORIENTATION, 296, 18246, 18249), frozenset({_SHORT})),  # unit, rating
+    **dict.fromkeys((_ORIENTATION, 296, 297, 18246, 18249), frozenset({_SHORT})),  # unit, page, rating
     **dict.fromkeys((*range(40091, 40096), 50341), _TEXT),  # titles in UTF-16, print settings
     **dict.fromkeys((_EXIF, _GPS), frozenset({_LONG, 13})),
 }
