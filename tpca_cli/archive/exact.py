@@ -102,11 +102,10 @@ def recoded(group: Group, data: bytes, shapes: Sequence[Shape], kept: Sequence[i
     found = coder(group)
     some = [shapes[position] for position in kept]
     if isinstance(found, PixelCoder):
-        wanted = found.decode(data, shapes)
-        block, back = found.encode([wanted[position] for position in kept])
-        if any((one != wanted[position]).any() for one, position in zip(back, kept, strict=True)):
+        if found.tolerance:
             raise FileRefused("pixels within a tolerance cannot be coded anew without changing them")
-        return block
+        wanted = found.decode(data, shapes)
+        return found.encode([wanted[position] for position in kept])[0]
     everything = found.decode_files(data, shapes)
     block, taken = found.encode_files([everything[position] for position in kept], some)
     if not all(taken):

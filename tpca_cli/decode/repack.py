@@ -93,8 +93,8 @@ def repack(
         target = archive.target
         write_archive(output, index, groups, payload, target_asked=target, force=force, expect=expect)
     names = tuple(archive.index.names[image] for image in sorted(lost) if archive.index.mode(image))
-    dropped = len(archive.index) - len(archive.alive)
-    return Repacked(len(order), dropped, names, len(archive.index.blocks["size"]), len(blocks))
+    kept, dropped = len(archive.alive) - len(lost), len(archive.index) - len(order) - len(lost)
+    return Repacked(kept, dropped, names, len(archive.index.blocks["size"]), len(blocks))
 
 
 def _lost(archive: Archive, progress: Progress | None, workers: int) -> set[int]:
@@ -125,10 +125,17 @@ def _tasks(archive: Archive, lost: set[int]) -> Iterator[_Task]:
 
 
 def _as_they_are(archive: Archive, group: int, chosen: Sequence[int]) -> Iterator[_Task]:
-    """Blocks of exact groups keep their images together; a block that lost some is coded anew."""
+    """Blocks of exact groups keep their images together; a block that lost some is coded anew.
+
+    Samples within an error cannot be, without another error: such a block stays as it is.
+    """
     index = archive.index
-    for _, together in itertools.groupby(chosen, key=lambda image: index.blocks_of(image)[0]):
+    fixed = archive.groups[group].meta["coder"].get("tolerance", 0) > 0
+    for block, together in itertools.groupby(chosen, key=lambda image: index.blocks_of(image)[0]):
         images = tuple(together)
+        if fixed:
+            first = int(index.blocks["first"][block])
+            images = tuple(range(first, first + int(index.blocks["count"][block])))
         rows = [index.blocks["rows"][block] for block in index.blocks_of(images[0])]
         starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
         bands = tuple((int(row), int(height)) for row, height in zip(starts, rows, strict=True))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpca_cli import store
+from tpca_cli.archive import exact
 from tpca_cli.archive.batches import spans
 from tpca_cli.archive.format import FORMAT
 from tpca_cli.archive.limits import MAX_PIXELS
@@ -66,7 +67,9 @@ def verify_archive(
     """Check every block of an open archive; with `decode`, that each also gives pixels."""
     index = archive.index
     for number, group in enumerate(archive.groups):
-        if group.basis is not None:  # a linked one is checked when its file is named
+        if archive.is_exact(number):
+            exact.coder(group)
+        elif group.basis is not None:  # a linked one is checked when its file is named
             archive.coder(number)
     blocks = len(index.blocks["size"])
     damage: list[Damage] = []

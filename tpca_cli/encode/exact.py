@@ -116,16 +116,17 @@ def _plans(
         ): number
         for number, group in enumerate(known)
     }
-    ways = (("jpeg", 0), ("pixels", tolerance), ("files", 0))
     plans: list[ExactPlan] = []
     fresh = itertools.count(len(known))
     for kind in sorted(kinds, key=lambda each: (each.dtype, each.channels)):
         own = tuple(sorted(kinds[kind], key=lambda member: member.ref.name))
+        most = min(tolerance, kind.peak - 1)  # what is asked for 16 bits may be more than 8 bits can be off
+        ways = (("jpeg", 0), ("pixels", most), ("files", 0))
         at = [held.get((kind.dtype, kind.channels, *way)) for way in ways]
         jpeg = _headers(own, reading) if at[0] is None else exact.coder(known[at[0]])
         assert isinstance(jpeg, JpegCoder)
         known_pixels = None if at[1] is None else exact.coder(known[at[1]])
-        pixels = known_pixels or PixelCoder(kind.channels, kind.peak, tolerance)
+        pixels = known_pixels or PixelCoder(kind.channels, kind.peak, most)
         assert isinstance(pixels, PixelCoder)
         first, second, third = (next(fresh) if number is None else number for number in at)
         plans.append(ExactPlan(kind, own, jpeg, pixels, FileCoder(), (first, second, third)))

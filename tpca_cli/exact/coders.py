@@ -246,7 +246,7 @@ def coder_of(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Exa
         tolerance, peak, channels = int(meta["coder"]["tolerance"]), int(meta["peak"]), int(meta["channels"])
     except (KeyError, TypeError, ValueError) as error:
         raise FileRefused(f"the coder of a group is incomplete or malformed ({error})") from error
-    if not (0 <= tolerance < peak < 1 << 16 and 1 <= channels <= 4):
+    if not (0 <= tolerance < 1 << 16 and 0 < peak < 1 << 16 and 1 <= channels <= 4):
         raise FileRefused(f"samples up to {peak} with an error of {tolerance}")
     return PixelCoder(channels, peak, tolerance, model)
 
