@@ -185,6 +185,48 @@ def test_lossy_and_exact_images_share_a_file(tmp_path):
         assert 0 < np.abs(np.asarray(image).astype(int) - natural(seed=9)).max() <= 3
 
 
+@pytest.mark.parametrize("error", [254, 300, 65535])
+def test_an_error_may_be_larger_than_samples_of_8_bits(error, tmp_path):
+    deep, flat = noise(30, 40, 1, dtype=np.uint16), noise(30, 40, 1)
+    save(tmp_path / "in" / "deep.png", deep)
+    save(tmp_path / "in" / "flat.png", flat)
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--max-error", error, code=None)
+    tpca("verify", tmp_path / "a.h5", "--against", tmp_path / "in", "--decode")
+    with Archive(tmp_path / "a.h5") as archive:
+        for name, pixels in (("deep.png", deep), ("flat.png", flat)):
+            assert np.abs(archive[name].astype(int) - pixels).max() <= error
+
+
+def test_a_replaced_image_leaves_those_of_its_block_within_their_error(tmp_path):
+    for seed in range(3):
+        save(tmp_path / "in" / f"{seed}.png", natural(30, 40, seed=seed))
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--max-error", 2)
+    save(tmp_path / "in" / "0.png", natural(30, 40, seed=7))
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--append")
+    said = tpca("repack", tmp_path / "a.h5", "-o", tmp_path / "b.h5", "--json").json
+    assert said["images"] == 3
+    assert tpca("diff", tmp_path / "a.h5", tmp_path / "b.h5", "--decode").code == 0
+    tpca("verify", tmp_path / "b.h5", "--against", tmp_path / "in", "--decode")
+
+
+@pytest.mark.parametrize("format", ["png", "tiff", "webp", "jpeg"])
+def test_a_file_in_another_format_keeps_what_travels_with_it(format, tmp_path):
+    exif = Image.Exif()
+    exif[271], exif[274] = "Maker", 6
+    save(tmp_path / "in" / "a.jpg", natural(30, 40), exif=exif, icc_profile=b"profile" * 30, dpi=(72, 72))
+    frames = [Image.fromarray(natural(20, 20, seed=seed)) for seed in range(2)]
+    frames[0].save(tmp_path / "in" / "b.gif", save_all=True, append_images=frames[1:])
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--exact")
+    said = tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out", "--format", format, "--json").json
+    ending = {"jpeg": "jpg", "tiff": "tif"}.get(format, format)
+    with Image.open(tmp_path / "out" / f"a.{ending}") as image:
+        assert image.getexif()[271] == "Maker" and image.getexif()[274] == 6
+        assert image.info["icc_profile"] == b"profile" * 30
+    left = {item["path"]: item["reason"] for item in said["left_out"]}
+    assert "frames after the first" in left["b.gif"]
+    assert said["same_pixels"] == (0 if format == "jpeg" else 2)
+
+
 def test_lossy_images_join_an_exact_archive(tmp_path):
     save(tmp_path / "in" / "a.png", natural(seed=1))
     tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--exact")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tpca_cli import images
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import ImageRefused, UsageError, printable
 from tpca_cli.formats import EXTENSIONS, FILE
 from tpca_cli.names import restored_names
 
@@ -145,6 +145,24 @@ def _own_format(archive: Restorable, position: int) -> tuple[str, str]:
     if reason is None and format == "jpeg" and not archive.index.images["error"][image.number]:
         reason = "it was archived exactly, and a JPEG would change it"
     return ("png", f"{reason}: it is a PNG") if reason else (format, "")
+
+
+def described(archive: Restorable, target: Target) -> Target:
+    """The target with all that travels with its image: what is inside, where the archive holds its file."""
+    file = None if target.format == AS_FILE else archive.file(target.position)
+    if file is None:
+        return target
+    most = target.image.height * target.image.width
+    try:
+        found = images.picture_of(images.Source(file, 0), max_pixels=most, content=True, deep=True)
+    except ImageRefused:
+        return target  # who asks for its pixels is told
+    extras, lost = images.Extras(found.exif, found.icc, dict(found.metadata)), list(found.reasons)
+    if images.obstacle(target.format, target.image.mode, 1, 1, extras) is not None:
+        extras = replace(extras, exif=b"")
+        lost.append("EXIF of that length")
+    words = [_left_out(target.format, extras), *(f"{target.format} is without {one}" for one in lost)]
+    return replace(target, extras=extras, left_out="; ".join(filter(None, words)))
 
 
 def _left_out(format: str, extras: images.Extras) -> str:

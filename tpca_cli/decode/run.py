@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpca_cli import images, store
-from tpca_cli.decode.plan import AS_FILE, Restorable, Target, plan
+from tpca_cli.decode.plan import AS_FILE, Restorable, Target, described, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.interfaces import Pixels, Progress
@@ -184,9 +184,10 @@ def _files(
 ) -> Iterator[tuple[Target, bytes, bytes]]:
     """The images with the names and contents of their files, counted in the result."""
     images_of, names = archive.index.images, archive.names_bytes
-    for target in work:
-        image, name = target.image.number, names[target.position]
+    for planned in work:
+        image, name = planned.image.number, names[planned.position]
         try:
+            target = described(archive, planned) if planned.exact else planned
             path, data, converted = _content(archive, target, request.components, threads)
         except FileRefused as error:
             if not request.salvage:
@@ -198,7 +199,8 @@ def _files(
             digest = images_of["digest"][image].tobytes()
             identical = images.source_digest(data, len(digest)) == digest
             result.identical += identical
-            result.same_pixels += not identical and not int(images_of["error"][image])
+            same = not identical and target.format != "jpeg" and not int(images_of["error"][image])
+            result.same_pixels += same
         result.written_bytes += len(data)
         result.source_bytes += int(images_of["source_size"][image])
         result.converted += [(name, converted)] if converted else []
@@ -273,6 +275,7 @@ def one_file(archive: Restorable, name: str, format: str | None, components: int
 
 def file_of(archive: Restorable, target: Target, components: int | None = None) -> OneFile:
     """The file for an image of which name and format are settled."""
+    target = described(archive, target) if target.exact else target
     path, data, converted = _content(archive, target, components)
     image, name = target.image, archive.names_bytes[target.position]
     notes = tuple(note for note in (converted, target.left_out) if note)
