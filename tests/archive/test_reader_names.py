@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from command import tpca
-from pictures import natural, noise, save
+from pictures import folder, natural, noise, save
 
 import tpca_cli
 from tpca_cli import Archive
@@ -22,6 +22,15 @@ def mixed(tmp_path_factory):
         save(root / "in" / f"{name}.png", natural(16, 24, channels, seed=channels))
     os.rename(save(root / "in" / "x.png", natural(16, 24, seed=9)), os.fsencode(root) + b"/in/\xff\xe4.png")
     tpca("encode", root / "in", "-o", root / "a.h5", "--step", 2, "--force")
+    return root / "a.h5"
+
+
+@pytest.fixture(scope="module")
+def thumbnails(tmp_path_factory):
+    """Small images that share a block."""
+    root = tmp_path_factory.mktemp("thumbnails")
+    folder(root / "in", 12, sizes=[(32, 32)])
+    tpca("encode", root / "in", "-o", root / "a.h5", "--step", 20, "--method", "rank1", "--tile", 8)
     return root / "a.h5"
 
 
@@ -50,6 +59,18 @@ def test_one_mode_gives_every_image_the_same_channels(mixed, mode, channels) -> 
             assert np.array_equal(again[name], given)
             if own.shape[2] <= channels and own.shape[2] != 2:
                 assert np.array_equal(given[..., : own.shape[2]][..., :3], own[..., :3])
+
+
+@pytest.mark.parametrize("mode", [None, "L", "LA", "RGB", "RGBA"])
+@pytest.mark.parametrize("source", ["mixed", "thumbnails"])
+def test_many_images_hold_no_more_memory_than_they_have(source, mode, request) -> None:
+    """Each is an array in order, that keeps neither the rest of its block nor a channel that was left out."""
+    with Archive(request.getfixturevalue(source), mode=mode) as archive:
+        found = archive.read_many(range(len(archive)))
+        for one, many in zip(archive[:], found, strict=True):
+            for image in (one, many):
+                assert np.array_equal(image, one) and image.flags.c_contiguous
+                assert image.base is None or image.base.nbytes == image.nbytes
 
 
 def test_gray_is_repeated_and_alpha_left_out(mixed) -> None:

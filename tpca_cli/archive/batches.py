@@ -105,11 +105,16 @@ def in_advance(archive: Archive, positions: Iterable[int] | None, workers: int, 
     for task, found in ordered_map(pictures, tasks(), workers):
         for turns, part in zip(task.wanted.values(), found, strict=True):
             for at in turns:
-                parts.setdefault(at, []).append(part if at == turns[0] else part.copy())
+                parts.setdefault(at, []).append(_own(part) if at == turns[0] else part.copy())
         while turn in due and len(parts.get(turn, ())) == due[turn].blocks:
             position = due.pop(turn).position
             yield archive.samples(position, archive.picture(position, parts.pop(turn)))
             turn += 1
+
+
+def _own(picture: Pixels) -> Pixels:
+    """The same without the rest of its block, which a view would keep in memory."""
+    return picture if getattr(picture.base, "nbytes", picture.nbytes) == picture.nbytes else picture.copy()
 
 
 def _runs(archive: Archive, positions: Iterable[int], most: float) -> Iterator[list[int]]:

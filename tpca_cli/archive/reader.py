@@ -216,13 +216,13 @@ class Archive:
         from tpca_cli.images import converted, narrow
 
         pixels = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        pixels = narrow(pixels, self.index.mode(int(self.alive[position])))
+        pixels = np.ascontiguousarray(narrow(pixels, self.index.mode(int(self.alive[position]))))
         if self.mode is None:
             return pixels
         if pixels.dtype != np.uint8:
             name = printable(self.names_bytes[position])
             raise UsageError(f"{name} has 16 bits per sample, mode {self.mode} 8: open without a mode")
-        return converted(pixels, self.mode)
+        return np.ascontiguousarray(converted(pixels, self.mode))
 
     def tensor(self, position: int, *, components: int | None = None) -> npt.NDArray[Any]:
         """One tensor of an archive of such, in its own shape and type; of an image, its pixels."""

@@ -289,7 +289,7 @@ class Scores:
                 while len(self._blocks) > CACHED:
                     self._blocks.popitem(last=False)
         pixels = pictures[position - int(self.index.blocks["first"][block])]
-        return narrow(pixels, self.index.mode(position))
+        return np.array(narrow(pixels, self.index.mode(position)), order="C")  # who asks may change it
 
     @property
     def holds_tensors(self) -> bool:

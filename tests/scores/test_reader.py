@@ -1,0 +1,42 @@
+"""Scores as Python code sees them: a sequence of images by position or name, each the reader's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import tpca
+from pictures import folder
+
+from tpca_cli import Scores
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Gray and color images on one basis; they share a block."""
+    root = tmp_path_factory.mktemp("scores")
+    folder(root / "in", 9, sizes=((12, 16),), channels=(1, 3))
+    tpca("fit-basis", root / "in", "-o", root / "b.h5", "--components", 5)
+    tpca("encode", root / "in", "-o", root / "s.h5", "--basis", root / "b.h5", "--plain", "--link-basis")
+    return root
+
+
+@pytest.fixture
+def scores(made: Path) -> Iterator[Scores]:
+    with Scores(made / "s.h5", basis=made / "b.h5") as opened:
+        yield opened
+
+
+def test_an_image_belongs_to_who_asked_for_it(scores: Scores) -> None:
+    """Changing it changes no image that is read later, and keeping it keeps no others in memory."""
+    modes = {scores.index.mode(position) for position in range(len(scores))}
+    assert modes == {"L", "RGB"}
+    for position in range(len(scores)):
+        right = scores[position].copy()
+        for image in (scores[position], scores[scores.names[position]], scores.read(position)):
+            np.testing.assert_array_equal(image, right)
+            assert image.flags.c_contiguous
+            assert image.base is None or image.base.nbytes == image.nbytes
+            image[:] = 0
