@@ -130,6 +130,31 @@ def test_new_images_reach_the_quality_and_others_join_by_psnr(tmp_path) -> None:
     assert "deep.png" in again[4] and float(again[0].split()[4]) <= float(again[3].split()[4])
 
 
+@pytest.mark.parametrize("before", [["--psnr", 33], ["--psnr", 33, "--method", "operator"], ["--step", 12]])
+def test_a_quality_is_reached_beside_groups_that_were_made_for_something_else(tmp_path, before) -> None:
+    """Their steps are for the least squared error, at which no quality is measured."""
+    archive = tmp_path / "a.h5"
+    for number, asked in enumerate((["--exact"], before, ["--quality", 85], ["--quality", 85])):
+        save(tmp_path / "in" / f"{number}.png", natural(136, 160, seed=number))
+        facts = tpca("encode", tmp_path / "in", "-o", archive, "--append", "--force", "--json", *asked).json
+        assert facts["warning"] == ""
+    assert facts["images"] == 4 and len(facts["groups"]) <= 4
+    seen = [json.loads(line)["quality"] for line in tpca("ls", archive, "--json").out.splitlines()]
+    assert seen[1] is None and min(seen[2:]) >= 85
+
+
+def test_a_photograph_is_not_coded_as_the_thumbnails_of_its_kind_are(tmp_path) -> None:
+    """Every night is held to what its images were coded for: to 36 dB where they are small."""
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    nights = [(136, 160, 3), (32, 32, 4), (136, 160, 4), (78, 180, 3), (40, 32, 4), (136, 160, 4)]
+    for number, (height, width, channels) in enumerate(nights):
+        save(root / f"{number}.png", natural(height, width, channels, seed=number))
+        facts = tpca("encode", root, "-o", archive, "--append", "--force", "--json").json
+        assert facts.get("warning", "") == ""
+    seen = [json.loads(line)["quality"] for line in tpca("ls", archive, "--json").out.splitlines()]
+    assert all(seen[night] >= DEFAULT_QUALITY for night in (0, 2, 5))
+
+
 def test_the_quality_of_an_image_in_bands_is_that_of_the_whole(tmp_path) -> None:
     """Bands are lower than what people see errors at: each alone would be judged by other scales."""
     source = natural(80, 450, 3, 7).repeat(4, axis=0).repeat(4, axis=1)  # (h, w, c)

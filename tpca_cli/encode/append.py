@@ -10,6 +10,7 @@ until this returns, and the store refuses to replace any other file than the one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,9 +29,10 @@ from tpca_cli.checkpoint import (
     remove_partial,
     removed_unless_interrupted,
 )
+from tpca_cli.codec.tuning import PSNR
 from tpca_cli.encode.assemble import Assembled, LowQuality, assemble
 from tpca_cli.encode.changes import changes, restorable_beside
-from tpca_cli.encode.choose_basis import GroupDraft
+from tpca_cli.encode.choose_basis import GroupDraft, tune_of
 from tpca_cli.encode.code_blocks import GroupPlan, coding_checkpoint
 from tpca_cli.encode.estimate import sampled, target_for, target_with
 from tpca_cli.encode.exact import check_request, code_exactly
@@ -38,6 +40,7 @@ from tpca_cli.encode.extend import Extended, Part, extend
 from tpca_cli.encode.run import EncodeRequest, draft_groups, reach_target
 from tpca_cli.encode.sample import take_sample
 from tpca_cli.errors import TargetError, UsageError, counted, printable
+from tpca_cli.framing import TILE
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.rate import Range, Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting, grouped
@@ -175,7 +178,7 @@ class _Work:
             return
         chosen, rest = ({}, list(members)) if refit else self._assigned(members)
         for number in sorted(chosen):
-            yield self._with_basis_of(number, chosen[number])
+            yield from self._with_basis_of(number, chosen[number])
         if rest and self.given and not refit:
             group = next(n for n in self._groups() if self._usable(n))
             misfits = fitting(rest, self._kind(group), self.archive.coder(group).framing)[1]
@@ -215,35 +218,53 @@ class _Work:
         meta = self.archive.groups[number].meta
         return Kind(str(meta["dtype"]), int(meta["channels"]))
 
-    def _with_basis_of(self, number: int, members: Sequence[Member]) -> Part:
+    def _with_basis_of(self, number: int, members: Sequence[Member]) -> Iterator[Part]:
         """Images coded with the basis of a group, at a step that reaches the target for them."""
         kind = self._kind(number)
         found = Survey({kind: tuple(members)}, ())
         target = target_for(self.request.target, found, "auto", None)
         if target.kind not in ("psnr", "energy", "quality"):
-            return self._with_group(number, members)[0]
+            yield self._with_group(number, members)[0]
+            return
         draft = self._draft(number, members, target)
         if not draft.sample:  # nothing of them can be read
-            return self._with_group(number, members)[0]
+            yield self._with_group(number, members)[0]
+            return
         target = target_with(target, [draft])
+        if target.kind == "quality" and not self._for_people(number):
+            yield from self._with_new_groups(members)
+            return
         low = target.interval(0, reference=draft.range.reference).low
         reused = self._suitable(draft, number, target.kind, low)
         if reused is not None:
             part, result = self._with_group(reused, members, draft.range)
             if result.measured[target.kind] >= low and result.largest[0] <= self._peak(reused):
-                return part
+                yield replace(part, target=target)
+                return
         request = replace(self.request, target=target)
         try:
             result = reach_target(request, [draft], [], found, self.say, self.progress)
         except TargetError as problem:  # the archive goes on; `extend` says what misses its target
             self.say(str(problem))
-            return self._with_group(number, members)[0]
+            yield replace(self._with_group(number, members)[0], target=target, missed=str(problem))
+            return
         new = counted(len(members), f"new {draft.kind} image")
         self.say(f"a step of its own for {new}")
+        yield self._in_new_groups(result, target)
+
+    def _in_new_groups(self, result: Assembled, target: Target) -> Part:
+        """What was coded in groups of its own, which come after all that there are."""
         first = len(self.archive.groups) + self.made
         index = _renumbered(result.index, range(first, first + len(result.groups)))
         self.made += len(result.groups)
-        return Part(index, result.groups, result.payload, result.skipped, result.low_quality)
+        parts = result.groups, result.payload, result.skipped, result.low_quality
+        return Part(index, *parts, target=target)
+
+    def _for_people(self, number: int) -> bool:
+        """Whether the basis of a group allows steps for a quality, which is not measured at others."""
+        framing, basis = self.archive.coder(number).framing, self.archive.coder(number).basis
+        spans = basis.indices is not None and basis.components == math.prod(framing.frame_shape)
+        return spans and framing.kind == TILE and basis.depth == 8
 
     def _with_group(
         self, number: int, members: Sequence[Member], scope: Range | None = None
@@ -269,7 +290,8 @@ class _Work:
         scope = replace(scope, peak=max(scope.peak, self._peak(number)))
         method, link = str(group.meta["method"]), group.basis is None
         framing, basis, pictures = coder.framing, coder.basis, sample.pictures
-        draft = GroupDraft(kind, tuple(members), method, framing, basis, pictures, scope, link, coder.tune)
+        tune = tune_of(target, kind, members) if target.kind == "quality" else coder.tune
+        draft = GroupDraft(kind, tuple(members), method, framing, basis, pictures, scope, link, tune)
         return replace(draft, predictor=coder.predictor)
 
     def _suitable(self, draft: GroupDraft, number: int, kind: str, low: float) -> int | None:
@@ -289,7 +311,7 @@ class _Work:
         tried = set()
         for n in alike[:MOST_TRIED]:
             coder = self.archive.coder(n)
-            if coder.step in tried:
+            if coder.step in tried or (kind == "quality" and coder.tune == PSNR):
                 continue
             tried.add(coder.step)
             value, size = sampled(kind, draft, coder)
@@ -318,10 +340,7 @@ class _Work:
             yield Part(Index.build([], []), (), (), tuple(skipped))
             return
         result = reach_target(request, drafts, skipped, found, self.say, self.progress)
-        first = len(self.archive.groups) + self.made
-        index = _renumbered(result.index, range(first, first + len(result.groups)))
-        self.made += len(result.groups)
-        yield Part(index, result.groups, result.payload, result.skipped, result.low_quality)
+        yield self._in_new_groups(result, target)
 
     def _own_target(self) -> Target:
         """What new groups aim at; a budget is about the whole file, so they take the archive's step."""

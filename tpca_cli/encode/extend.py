@@ -33,6 +33,8 @@ class Part:
     skipped: tuple[Skipped, ...] = ()
     low_quality: tuple[LowQuality, ...] = ()
     raw: tuple[Skipped, ...] = ()
+    target: Target | None = None  # what these images were coded for, where it is not that of the append
+    missed: str = ""  # why no step reached it
 
     def pieces(self) -> Iterable[bytes]:
         """The bytes of the blocks, piece by piece."""
@@ -93,7 +95,8 @@ def extend(
             )
     facts = archive_facts(write(output, archive.identity))
     quality = pooled_psnr(new)
-    warning = _misfit(archive, index, new, quality, added, own=any(part.groups for part in parts))
+    warnings = [_misfit(archive, index, part, part.target or added) for part in parts]
+    warning = next(filter(None, warnings), "")
     return Extended(len(names) - len(replaced), len(replaced), quality, facts, warning)
 
 
@@ -133,18 +136,22 @@ def _refuse_growth(index: Index, force: bool) -> None:
         )
 
 
-def _misfit(archive: Archive, index: Index, new: Index, quality: float, target: Target, *, own: bool) -> str:
-    """What to say when the new images are worse than the archive promises, or nothing."""
+def _misfit(archive: Archive, index: Index, part: Part, target: Target) -> str:
+    """What to say when new images are worse than what they were coded for, or than the archive is; or
+    nothing."""
     fix = "--refit gives new images a basis of their own"
-    seen = quality_facts(new)["quality"]
-    if target.kind == "quality" and seen is not None and seen < target.value:
-        return f"the new images have a quality of {seen:.2f}, where {target.value:g} was asked for: {fix}"
+    quality, seen = pooled_psnr(part.index), quality_facts(part.index)["quality"]
+    if target.kind == "quality" and (seen is None or seen < target.value):
+        got = "no quality that was measured" if seen is None else f"a quality of {seen:.2f}"
+        return f"the new images have {got}, where {target.value:g} was asked for: {fix}"
     if target.kind == "psnr" and quality < target.value:
         return (
             f"the new images have {quality:.2f} dB, and all together now {pooled_psnr(index):.2f} dB, "
             f"where {target.value:g} dB were asked for: {fix}"
         )
-    if own or target.kind in ("step", "psnr", "quality"):  # a step is all that was asked for
+    if part.missed:
+        return f"{part.missed}; {fix}"
+    if part.groups or target.kind in ("step", "psnr", "quality"):  # a step is all that was asked for
         return ""
     usual = pooled_psnr(archive.index)
     if quality < usual - BADLY_DB:
