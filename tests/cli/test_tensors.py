@@ -196,12 +196,13 @@ def given_operator(shape: tuple[int, ...]) -> Any:
     rng = np.random.default_rng(0)
     size = int(np.prod(shape))
     root = rng.normal(size=(size, size))
-    return (root @ root.T).reshape(*shape, *shape)
+    return (root @ root.T + np.eye(size)).reshape(*shape, *shape)
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
-def test_a_given_operator_is_solved(shape: tuple[int, ...], tmp_path: Path) -> None:
-    operator = given_operator(shape)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (2, 2, 3, 2), (2, 2, 2, 2, 2)])
+def test_a_given_operator_is_solved(shape: tuple[int, ...], dtype: Any, tmp_path: Path) -> None:
+    operator = np.rint(100 * given_operator(shape)).astype(dtype)
     np.save(tmp_path / "A.npy", operator)
     tpca("fit-basis", "--operator", tmp_path / "A.npy", "-o", tmp_path / "b.h5", "--all")
     basis = tpca_cli.Basis(tmp_path / "b.h5")
@@ -219,13 +220,40 @@ def test_a_given_operator_is_solved(shape: tuple[int, ...], tmp_path: Path) -> N
         (np.ones((4, 3)), "2d modes"),
         (np.ones((2, 3, 2)), "2d modes"),
         (np.full((3, 3), np.nan), "not a number"),
-        (np.ones((3, 3), np.int64), "float64"),
+        (np.ones((3, 3), np.complex128), "float64"),
+        (np.ones((3, 3), object), "damaged, or not a .npy file"),
+        (np.ones((2, 0, 2, 0)), "0 entries"),
+        (np.ones((1,) * 18), "1 to 8 modes"),
+        (np.diag([5, 3, 1, -0.5, -2, -7]).reshape(2, 3, 2, 3), "negative eigenvalues, down to -7 "),
+        (-np.eye(3), "negative eigenvalues, down to -1 "),
     ],
+    ids=str,
 )
 def test_other_operators_are_refused(operator: Any, why: str, tmp_path: Path) -> None:
     np.save(tmp_path / "A.npy", operator)
     outcome = tpca("fit-basis", "--operator", tmp_path / "A.npy", "-o", tmp_path / "b.h5", code=1)
     assert why in outcome.err and not (tmp_path / "b.h5").exists()
+
+
+def test_the_limits_of_an_item_are_for_half_the_modes_of_an_operator(tmp_path: Path) -> None:
+    """All modes but the last of this operator have 65,536 combinations, those of its frames 128."""
+    values = np.arange(512.0, 0, -1)
+    np.save(tmp_path / "A.npy", np.diag(values).reshape(128, 4, 128, 4))
+    tpca("fit-basis", "--operator", tmp_path / "A.npy", "-o", tmp_path / "b.h5", "--components", 3)
+    basis = tpca_cli.Basis(tmp_path / "b.h5")
+    assert np.allclose(basis.eigenvalues, values[:3]) and basis.frame_shape == (128, 4)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_does_not_make_energies_negative(rank: int, dtype: Any, tmp_path: Path) -> None:
+    """Operators X'X of few frames have eigenvalues that are zero, and rounded to either side of it."""
+    frames = np.random.default_rng(rank).normal(size=(rank, 60)).astype(dtype)
+    np.save(tmp_path / "A.npy", frames.T @ frames)
+    tpca("fit-basis", "--operator", tmp_path / "A.npy", "-o", tmp_path / "b.h5", "--all")
+    values = np.linalg.svd(frames.astype(np.float64), compute_uv=False) ** 2
+    found = tpca_cli.Basis(tmp_path / "b.h5").eigenvalues
+    assert np.allclose(found[:rank], values, rtol=1e-5) and found[rank:].max() <= 1e-5 * values[0]
 
 
 def test_options_that_do_not_belong_are_refused(tmp_path: Path) -> None:

@@ -7,29 +7,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
 
 from tpca_cli import basisfile, store
 from tpca_cli.basisfile import Origin
-from tpca_cli.errors import ImageRefused, TpcaError, UsageError, printable
+from tpca_cli.errors import TpcaError, UsageError, printable
 from tpca_cli.fit.plan import FitOptions
 from tpca_cli.frames.items import Checked, ItemFrames, check_items
 from tpca_cli.framing import Framing
-from tpca_cli.images.arrays import read_npy
+from tpca_cli.images.arrays import MAX_HEADER
 from tpca_cli.images.source import file_digest
 from tpca_cli.interfaces import Progress, Say
 from tpca_cli.sources.items import find_items
 from tpca_cli.sources.scan import Skipped
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, measured_rank1, singular_rank1, solve_modes
 from tpca_cli.tensor_pca.basis import TensorBasis
-from tpca_cli.tensor_pca.floating import self_adjoint, solve_floats, solve_matrix
+from tpca_cli.tensor_pca.floating import check_energies, self_adjoint, solve_floats, solve_matrix
 from tpca_cli.tensor_pca.solve import fixed_threads, new_operator, solve_frames, solve_given
 from tpca_cli.tensors import Item
 
 LARGEST_OPERATOR = 4096
 """Samples of an item up to which `auto` forms the L x L operator."""
+OPERATOR_BYTES = {"f": (4, 8), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8)}
+"""Types that the entries of a given operator may have."""
+BROKEN = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    EOFError,
+    SyntaxError,
+    TokenError,
+    RecursionError,
+    MemoryError,
+)
+"""What numpy raises for a header that makes no sense."""
 
 
 @dataclass(frozen=True)
@@ -136,19 +152,21 @@ def fit_operator(
     store.check_output(output, force)
     name = printable(path)
     try:
-        given = read_npy(os.fsencode(path), max_values)
+        given = _read_operator(path, max_values)
         if 4 * 8 * given.size > memory:
             raise UsageError(f"{name} has {given.size} entries; raise --memory to {32 * given.size} bytes")
         matrix, shape = self_adjoint(given)
-    except (ImageRefused, TpcaError) as error:
+        item = Item(shape, "f8")
+        if item.problem() is not None:
+            raise TpcaError(f"an operator on {item.problem()}")
+        say(f"operator: given, {len(matrix)} x {len(matrix)}")
+        with fixed_threads():
+            precision = np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
+            check_energies(matrix, float(precision))
+    except TpcaError as error:
         if isinstance(error, UsageError):
             raise
         raise TpcaError(f"{name}: {error}") from None
-    item = Item(shape, "f8")
-    problem = item.problem()
-    if problem is not None:
-        raise TpcaError(f"{name}: an operator on {problem}")
-    say(f"operator: given, {len(matrix)} x {len(matrix)}")
     with fixed_threads():
         basis = solve_matrix(matrix, shape, wish.components, energy=wish.energy, tolerance=wish.tolerance)
     origin = Origin(
@@ -162,3 +180,25 @@ def fit_operator(
     )
     facts = basisfile.write(output, origin, basis, None, force=force)
     return FittedItems(facts, item, ())
+
+
+def _read_operator(path: Path, max_values: int) -> NDArray[Any]:
+    """The array of a `.npy` file, mapped; the limits of an item are for half of its modes, not for all."""
+    if not path.is_file():
+        raise TpcaError("no such file" if not path.exists() else "not a regular file")
+    try:
+        with np.errstate(over="ignore"):  # of sides that no file can have, which are then refused
+            given = open_memmap(path, "r", max_header_size=MAX_HEADER)
+    except OSError as error:
+        raise TpcaError(f"cannot be read: {error.strerror or error}") from None
+    except BROKEN as error:
+        raise TpcaError(f"damaged, or not a .npy file: {' '.join(str(error).split())[:200]}") from None
+    if path.stat().st_size != given.offset + given.nbytes:
+        raise TpcaError(
+            f"{path.stat().st_size - given.offset} bytes of entries, its header says {given.nbytes}"
+        )
+    if given.dtype.kind not in "iuf" or given.dtype.itemsize not in OPERATOR_BYTES[given.dtype.kind]:
+        raise TpcaError(f"entries of type {given.dtype}; use float32, float64 or integers")
+    if not 0 < given.size <= max_values:
+        raise TpcaError(f"an operator of {given.size} entries, the limit is {max_values}; raise --max-pixels")
+    return given

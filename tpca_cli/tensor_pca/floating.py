@@ -105,6 +105,21 @@ def self_adjoint(operator: npt.NDArray[np.generic]) -> tuple[Array, tuple[int, .
     return (matrix + matrix.T) / 2, shape[:half]
 
 
+def check_energies(matrix: Array, precision: float) -> None:
+    """An error where a self-adjoint matrix has an eigenvalue below zero by more than rounding explains.
+
+    Eigenvalues are energies in everything that follows: the order of components, and shares of the trace.
+    """
+    values = np.linalg.eigvalsh(matrix)  # (L,), rising
+    smallest, largest = float(values[0]), float(values[-1])
+    if smallest < -precision * len(matrix) * max(abs(smallest), abs(largest)):
+        raise TpcaError(
+            f"the operator has negative eigenvalues, down to {smallest:.3g} with the largest {largest:.3g}, "
+            f"and energies are never negative; {-smallest:.3g} added to its diagonal leaves its eigentensors "
+            "as they are, and A A has squared eigenvalues"
+        )
+
+
 def _principal(
     frames: Frames,
     method: str,
