@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from command import tpca
-from pictures import folder, natural, save, save_frames
+from pictures import folder, natural, noise, save, save_frames
 
 from tpca_cli.archive.reader import Archive
 
@@ -99,6 +99,43 @@ def test_the_wanted_quality_decides(source, archive) -> None:
     tpca("verify", archive, "--against", source, "--min-psnr", worst - 0.01)
     facts = tpca("verify", archive, "--against", source, "--min-psnr", worst + 0.01, "--json", code=3).json
     assert facts["against"]["safe"] == 41 - len(facts["against"]["failed"]) < 41
+
+
+def test_a_quality_does_not_excuse_an_image_that_is_gone(tmp_path) -> None:
+    """What people would see says little of images that are small or have little contrast."""
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    folder(root, 3, sizes=[(136, 160)])
+    faint = 128 + 8 * (np.random.default_rng(1).random((160, 160, 3)) < 0.5)
+    save(root / "faint.png", faint.astype(np.uint8))
+    save(root / "tiny.png", noise(8, 8))
+    told = tpca("encode", root, "-o", archive, "--step", 160, "--force", "--json", code=3).json
+    assert {item["name"] for item in told["low_quality"]} == {"faint.png", "tiny.png"}
+    asked = ("verify", archive, "--against", root, "--json", "--min-quality", -100)
+    against = tpca(*asked, code=3).json["against"]
+    failed = {os.path.basename(item["path"]): item["reason"] for item in against["failed"]}
+    assert failed.keys() == {"faint.png", "tiny.png"}
+    assert all("of its variance" in reason for reason in failed.values())
+    assert "quality -100" in against["floor"] and "variance" in against["floor"]
+    # who names decibels means these and nothing else
+    assert tpca(*asked, "--min-psnr", 5).json["against"]["safe"] == 5
+
+
+@pytest.mark.parametrize("exact", [["--exact"], ["--max-error", 2]])
+def test_the_floor_of_lossy_images_beside_exact_ones_is_told(exact, tmp_path) -> None:
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    asked = ("verify", archive, "--against", root, "--decode", "--json")
+    folder(root, 2)
+    tpca("encode", root, "-o", archive, *exact)
+    alone = tpca(*asked).json["against"]["floor"]
+    assert "dB" not in alone
+    save(root / "near.png", natural(seed=7))
+    save(root / "far.png", natural(seed=8))
+    tpca("encode", root / "far.png", "-o", archive, "--append", "--psnr", 20, "--force", code=None)
+    tpca("encode", root / "near.png", "-o", archive, "--append", "--psnr", 33, "--force")
+    against = tpca(*asked, code=3).json["against"]
+    assert [os.path.basename(item["path"]) for item in against["failed"]] == ["far.png"]
+    assert against["floor"].startswith(alone) and "30 dB" in against["floor"]
+    assert "variance" in against["floor"] and against["floor"] != alone
 
 
 def test_only_what_is_safe_is_listed(source, archive, tmp_path) -> None:

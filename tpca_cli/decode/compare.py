@@ -10,7 +10,10 @@ Good enough is what the caller says or, without a word, both of these for each i
   (`PLAIN_DB` if that was neither), or, for a step, an error of at most one step;
 - an error of at most `VARIANCE_SHARE` of the variance of the image itself, or of one gray level: a picture of
   little contrast can lose all of it at any PSNR. An image that is nearly constant, within a gray level, has
-  nothing to lose.
+  nothing to lose. This holds beside a least quality as well, which forgives such losses.
+
+What was archived exactly, or within a stated error, is held to that. Images that joined an archive of these
+with a loss are held to `PLAIN_DB`: what was asked for them is not known.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ SLACK_DB = 6.0  # an image below the pooled quality by more is an outlier
 SLACK_QUALITY = 30.0  # the same on the scale of SSIMULACRA 2, where images of one step differ more
 PLAIN_DB = 30.0  # where the archive was asked for a size, and for no quality
 VARIANCE_SHARE = 0.1
+OWN_SHARE = f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance"
 IDENTICAL_BYTES, IDENTICAL_PIXELS = "identical bytes", "identical pixels"
 LEVELS = 4095  # a gray level is one value, or 1/LEVELS of a larger range
 
@@ -99,32 +103,36 @@ class Floor:
     @classmethod
     def of(cls, archive: Archive, bar: Requirements) -> Floor:
         """What the caller said, or what the archive was asked for."""
+        exact = frozenset(filter(archive.is_exact, range(len(archive.groups))))
         if bar.min_psnr is not None or bar.min_quality is not None:
             words = [] if bar.min_psnr is None else [f"{bar.min_psnr:g} dB (--min-psnr)"]
             words += [] if bar.min_quality is None else [f"quality {bar.min_quality:g} (--min-quality)"]
             decibels, quality = (
                 -math.inf if least is None else least for least in (bar.min_psnr, bar.min_quality)
             )
-            text = f"at least {' and '.join(words)} for each image"
-            return cls((decibels,) * len(archive.groups), False, text, quality)
-        return cls._asked_for(archive)._with_exact(archive)
+            text, variance = f"at least {' and '.join(words)}", bar.min_psnr is None
+            text += f" and {OWN_SHARE}, for each image" if variance else " for each image"
+            floors = (decibels,) * len(archive.groups)
+            return cls(floors, variance, text, quality, exact=exact)
+        return cls._asked_for(archive)._with_exact(archive, exact)
 
-    def _with_exact(self, archive: Archive) -> Floor:
+    def _with_exact(self, archive: Archive, exact: frozenset[int]) -> Floor:
         """Groups that come back exactly are held to their own error, whatever the others were asked for."""
         found = list(self.decibels)
         for number, (group, peak) in enumerate(zip(archive.groups, archive.group_peaks, strict=True)):
             if archive.is_exact(number):
                 found[number] = psnr(int(group.meta["coder"]["tolerance"]) ** 2, 1.0, peak)
-        exact = frozenset(filter(archive.is_exact, range(len(found))))
         beside = "; identical, or within a stated error, where it was archived so"
-        mixed = exact and len(exact) < len(found) and "max_error" not in archive.target
+        if "max_error" in archive.target:
+            beside = f"; {PLAIN_DB:g} dB and {OWN_SHARE} for each image that was archived with a loss"
+        mixed = len(exact) < len(found) and (exact or "max_error" in archive.target)
         return replace(self, decibels=tuple(found), exact=exact, text=self.text + (beside if mixed else ""))
 
     @classmethod
     def _asked_for(cls, archive: Archive) -> Floor:
         """What the archive was asked for."""
         metas = [group.meta for group in archive.groups]
-        asked, share = archive.target, f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance"
+        asked, share = archive.target, OWN_SHARE
         if "step" in asked:
             peaks = archive.group_peaks
             steps = [max(float(meta["step"]), 1 / 64) for meta in metas]
