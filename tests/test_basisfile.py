@@ -197,6 +197,34 @@ def test_a_basis_is_arrays(method: str, center: bool, tmp_path: Path) -> None:
         assert read.residuals.shape == (3,)
 
 
+@pytest.mark.parametrize("components", [1, 5])
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_basis_gives_may_be_changed(method: str, components: int, tmp_path: Path) -> None:
+    """No array that it hands out is the memory that it computes with."""
+    basisfile.write(tmp_path / "b.h5", origin_of(method), basis_of(method).truncate(components), None)
+    read = Basis(tmp_path / "b.h5")
+    right = read.project(FRAMES)
+    assert read.mean is not None
+    for given in (read.eigentensors, read.eigenvalues, read.residuals, read.mean):
+        given[:] = 0
+    np.testing.assert_array_equal(read.project(FRAMES), right)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_basis_takes_frames_and_coefficients_of_its_own_shape_only(method: str, tmp_path: Path) -> None:
+    basisfile.write(tmp_path / "b.h5", origin_of(method), basis_of(method), None)
+    read = Basis(tmp_path / "b.h5")
+    d = read.project(FRAMES)
+    np.testing.assert_array_equal(read.project(FRAMES.tolist()), d)
+    np.testing.assert_array_equal(read.reconstruct(d.tolist()), read.reconstruct(d))
+    for wrong in (FRAMES[0], np.moveaxis(FRAMES, 3, 1), FRAMES.reshape(len(FRAMES), -1), 7):
+        with pytest.raises(ValueError, match=r"frames of shape .* expected"):
+            read.project(wrong)
+    for odd in (d[0], np.zeros((2, read.components + 1)), d[None], 7):
+        with pytest.raises(ValueError, match=r"coefficients of shape .* expected"):
+            read.reconstruct(odd)
+
+
 def test_residuals_of_nothing_are_no_share(tmp_path: Path) -> None:
     """All pairs of few frames: those without energy have no relative residual."""
     few = tensor(FRAMES[:9])

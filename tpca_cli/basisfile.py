@@ -376,7 +376,9 @@ class Basis:
         self.frame_shape: tuple[int, ...] = stored.basis.frame_shape
         self.eigenvalues: npt.NDArray[np.float64] = stored.basis.energies
         self.residuals: npt.NDArray[np.float64] = stored.basis.residuals
-        self.mean: npt.NDArray[np.float64] | None = stored.basis.mean
+        self.mean: npt.NDArray[np.float64] | None = (
+            None if stored.basis.mean is None else stored.basis.mean.copy()
+        )
         self.total: float = stored.basis.total
         self.measured: bool = not isinstance(stored.basis, Rank1Basis) or stored.basis.measured
 
@@ -385,17 +387,29 @@ class Basis:
         """U_il, (M, h, w, c): an array of its own, made when it is asked for."""
         basis = self._basis
         columns = basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix  # (L, M)
-        return np.ascontiguousarray(columns.T).reshape(self.components, *self.frame_shape)
+        return np.array(columns.T, order="C").reshape(self.components, *self.frame_shape)
 
     @property
     def components(self) -> int:
         """M, the number of components."""
         return self._basis.components
 
-    def project(self, frames: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def project(self, frames: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Coefficients (n, M) of frames (n, h, w, c); `framing.split` makes frames of an image."""
+        frames = np.asarray(frames)
+        if not frames.ndim or frames.shape[1:] != self.frame_shape:
+            text = ", ".join(str(side) for side in self.frame_shape)
+            raise ValueError(f"frames of shape {frames.shape}: (n, {text}) was expected")
         return self._basis.project(frames)
 
-    def reconstruct(self, coefficients: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def reconstruct(self, coefficients: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Frames (n, h, w, c) of coefficients; fewer columns use the first components."""
-        return self._basis.reconstruct(coefficients)
+        return self._basis.reconstruct(checked_coefficients(coefficients, self.components))
+
+
+def checked_coefficients(given: Any, components: int) -> npt.NDArray[np.float64]:
+    """Coefficients (n, m) of at most so many components; ValueError for anything else."""
+    found = np.asarray(given, np.float64)
+    if found.ndim != 2 or found.shape[1] > components:
+        raise ValueError(f"coefficients of shape {found.shape}: (n, at most {components}) was expected")
+    return found
