@@ -142,6 +142,42 @@ def test_a_saved_model_does_the_same(tmp_path: Path, method: str, dtype: Any, ce
         TensorPCA.load(tmp_path / "model.h5")
 
 
+def test_parameters_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    x = frames((12, 4, 5), np.uint8)
+    model = TensorPCA("operator", np.int64(3), np.bool_(True)).fit(x)  # type: ignore[arg-type]
+    model.save(tmp_path / "model.h5")
+    assert TensorPCA.load(tmp_path / "model.h5").get_params() == TensorPCA("operator", 3, True).get_params()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+@pytest.mark.parametrize("fitted", METHODS)
+def test_what_was_fitted_stays_when_parameters_change(tmp_path: Path, fitted: str, dtype: Any) -> None:
+    """Another method needs other sums: it waits for the next fit. All else may change between parts."""
+    x = frames((12, 4, 5), dtype)
+    for method in set(METHODS) - {fitted}:
+        model = TensorPCA(fitted, 3).fit(x[:8]).set_params(method=method, center=False)
+        model.save(tmp_path / "model.h5", force=True)
+        loaded = TensorPCA.load(tmp_path / "model.h5")
+        np.testing.assert_array_equal(loaded.transform(x), model.transform(x))
+        assert loaded.get_params() == TensorPCA(fitted, 3).get_params()
+        with pytest.raises(ValueError, match=rf"method {method!r} after .*{fitted!r}"):
+            model.partial_fit(x[8:])
+        assert model.n_samples_ == 8 and model.fit(x).basis_.method == method
+    parts = TensorPCA(fitted, 3).fit(x[:8]).set_params(center=False, n_components=2).partial_fit(x[8:])
+    np.testing.assert_array_equal(parts.components_, TensorPCA(fitted, 2, False).fit(x).components_)
+
+
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_model_gives_may_be_changed(method: str, components: int) -> None:
+    x = frames((12, 4, 5), np.uint8)
+    model = TensorPCA(method, components).fit(x)
+    right = model.transform(x)
+    for given in (model.components_, model.mean_, model.explained_variance_):
+        given[:] = 0
+    np.testing.assert_array_equal(model.transform(x), right)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("center", [False, True])
@@ -166,6 +202,7 @@ def test_scikit_learn_is_not_needed() -> None:
         "print(repr(TensorPCA('rank1', 2).fit(x)), TensorPCA().fit_transform(x).shape)\n"
         "try: TensorPCA().transform(x)\n"
         "except ValueError as error: print(error)\n"
+        "assert not hasattr(TensorPCA(), 'components_') and hasattr(TensorPCA().fit(x), 'components_')\n"
     )
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     env = os.environ | {"PYTHONPATH": path}
@@ -193,9 +230,16 @@ def test_parameters_and_later_frames_are_checked() -> None:
     x = frames((9, 4, 5), np.uint8)
     with pytest.raises(ValueError, match="is not one of"):
         TensorPCA("pca").fit(x)
-    with pytest.raises(ValueError, match="at least 1"):
-        TensorPCA(n_components=0).fit(x)
+    for wrong in (0, -2, 2.0, "mle"):
+        unfit = TensorPCA(n_components=wrong)  # type: ignore[arg-type]
+        for learn in (unfit.fit, unfit.partial_fit):
+            with pytest.raises(ValueError, match="at least 1"):
+                learn(x)
+        assert not hasattr(unfit, "n_samples_")
     model = TensorPCA().fit(x)
+    for odd in (np.zeros(20), np.zeros((2, 21)), np.zeros((1, 2, 3)), 7):
+        with pytest.raises(ValueError, match=r"coefficients of shape .* expected"):
+            model.inverse_transform(odd)
     with pytest.raises(ValueError, match="expecting 20 features"):
         model.transform(x[:, :3])
     with pytest.raises(ValueError, match="as one type"):

@@ -16,13 +16,14 @@ from __future__ import annotations
 import json
 import sys
 from math import prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import store
-from tpca_cli.basisfile import BASIS_SCHEMA
+from tpca_cli.basisfile import BASIS_SCHEMA, checked_coefficients
 from tpca_cli.errors import FileRefused, printable
 from tpca_cli.frames.arrays import ArrayFrames
 from tpca_cli.interfaces import AnyPath
@@ -45,13 +46,18 @@ MODEL_SCHEMA = store.Schema(
 )
 
 
+class _NotFitted(ValueError, AttributeError):
+    """As the error of scikit-learn, so that `hasattr` says what there is before a fit."""
+
+
 class TensorPCA:
     """Tensor PCA of frames (n, I_1, .., I_d) of any order: Algorithms 1, 2 and 3 as `method`.
 
     `method` is `operator` (eigentensors of the whole operator), `rank1` (products of the eigenvectors of
     each mode, those with the most energy) or `subspace` (the basis of the space that fewer frames than values
-    span). `n_components` None keeps all. `center` subtracts the mean frame first, as PCA does and the paper
-    does not.
+    span). `n_components` None keeps all: with `rank1`, and with `operator` of uint8 or uint16, as many as a
+    frame has values, also those without energy; otherwise no more than the frames span. `center` subtracts
+    the mean frame first, as PCA does and the paper does not.
 
     After `fit`: `components_` (M, I_1, .., I_d), `explained_variance_` (M,) = sum_n d_nl^2 / (n - 1),
     `explained_variance_ratio_`, `mean_` (None without `center`), `n_components_`, `n_samples_` and
@@ -97,7 +103,7 @@ class TensorPCA:
         return self.partial_fit(X)
 
     def partial_fit(self, X: Any, y: Any = None) -> TensorPCA:
-        """Learn the basis of these frames and of all before since `fit` began anew."""
+        """Learn the basis of these frames and of all before since `fit` began anew, by the same method."""
         self._check_params()
         frames = self._checked(X)
         if not hasattr(self, "n_samples_"):
@@ -111,6 +117,11 @@ class TensorPCA:
             raise ValueError("a model that was loaded knows its basis alone: fit all frames anew")
         elif frames.dtype != self.dtype_:
             raise ValueError(f"frames of {frames.dtype} after frames of {self.dtype_}: give them as one type")
+        elif hasattr(self, "basis_") and self.method != self.basis_.method:
+            raise ValueError(
+                f"method {self.method!r} after parts that were added up for {self.basis_.method!r}: "
+                "fit all frames anew"
+            )
         self.n_samples_ += len(frames)
         if self.dtype_ in EXACT and self.method != "subspace":
             if self._operator is None:
@@ -140,7 +151,7 @@ class TensorPCA:
     def _describe(self) -> None:
         basis = self.basis_
         self.n_components_ = basis.components
-        self.mean_ = basis.mean
+        self.mean_ = None if basis.mean is None else basis.mean.copy()
         self.explained_variance_ = basis.energies / max(1, self.n_samples_ - 1)
         self.explained_variance_ratio_ = basis.energies / (basis.total or 1.0)
 
@@ -150,7 +161,7 @@ class TensorPCA:
         self._check_fitted()
         basis = self.basis_
         columns = basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix  # (L, M)
-        return np.ascontiguousarray(columns.T).reshape(basis.components, *self.frame_shape_)
+        return np.array(columns.T, order="C").reshape(basis.components, *self.frame_shape_)
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
         """d_nl = X_in U_il (eq 4.1.2), (n, M)."""
@@ -164,7 +175,7 @@ class TensorPCA:
     def inverse_transform(self, X: Any) -> npt.NDArray[np.float64]:
         """X_in = U_il d_nl (eq 4.1.1), (n, I_1, .., I_d); fewer columns use the first components."""
         self._check_fitted()
-        return self.basis_.reconstruct(np.asarray(X, np.float64))
+        return self.basis_.reconstruct(checked_coefficients(X, self.n_components_))
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """`tensorpca0`, `tensorpca1`, .."""
@@ -176,7 +187,7 @@ class TensorPCA:
         self._check_fitted()
         arrays = self.basis_.to_arrays()
         meta = {
-            "params": self.get_params(),
+            "params": self._fitted_params(),
             "frame_shape": self.frame_shape_,
             "dtype": self.dtype_.str,
             "samples": self.n_samples_,
@@ -191,6 +202,15 @@ class TensorPCA:
                 if name not in ("frame_shape", "total", "measured"):
                     kept = array.astype("<i4") if name == "indices" else array
                     writer.put(f"basis/{name}", kept, compress=False)
+
+    def _fitted_params(self) -> dict[str, Any]:
+        """The parameters of the basis, whatever was set since, as plain values."""
+        most = None if self.n_components is None else int(self.n_components)
+        return {
+            "method": self.basis_.method,
+            "n_components": most,
+            "center": self.basis_.mean is not None,
+        }
 
     @classmethod
     def load(cls, path: AnyPath) -> TensorPCA:
@@ -230,14 +250,17 @@ class TensorPCA:
     def _check_params(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
-        if self.n_components is not None and self.n_components < 1:
-            raise ValueError(f"n_components is {self.n_components}: it must be at least 1, or None for all")
+        most = self.n_components
+        if most is not None and not (isinstance(most, Integral) and most >= 1):
+            raise ValueError(
+                f"n_components is {most!r}: it must be an integer of at least 1, or None for all"
+            )
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "basis_"):
             text = "This TensorPCA instance is not fitted yet: call 'fit' before using it."
             known = sys.modules.get("sklearn.exceptions")
-            raise (known.NotFittedError if known else ValueError)(text)
+            raise (known.NotFittedError if known else _NotFitted)(text)
 
     def _checked(self, X: Any) -> Array:
         """The frames as an array to compute with; a ValueError or TypeError says what is wrong with them."""
