@@ -15,7 +15,7 @@ from test_examples import example
 from tpca_cli import Archive
 from tpca_cli.archive import batches
 from tpca_cli.errors import UsageError
-from tpca_cli.training import LabeledImages, epoch_order
+from tpca_cli.training import LabeledImages, epoch_order, share_of
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,22 @@ def test_readers_share_out_every_image_once(made: Path) -> None:
         assert list(epoch_order(archive, [0], shuffle=False)) == list(range(21))
         with pytest.raises(UsageError):
             list(epoch_order(archive, [0], part=2, parts=2))
+        with pytest.raises(UsageError, match="mixed is 0: at least 1"):
+            list(epoch_order(archive, [0], mixed=0))
+
+
+@pytest.mark.parametrize(("machines", "workers"), [(1, 3), (2, 4), (3, 2), (4, 5)])
+def test_machines_get_as_many_blocks_whatever_their_workers(made: Path, machines: int, workers: int) -> None:
+    """No machine has two blocks more than another; together they have every image once."""
+    with Archive(made / "a.h5") as archive:
+        block_of = {int(p): n for n, members in enumerate(batches.by_block(archive)) for p in members}
+        shares = []
+        for machine in range(machines):
+            parts = [share_of(machine, machines, worker, workers) for worker in range(workers)]
+            shares.append([p for part in parts for p in epoch_order(archive, [1], **part)])
+        counts = [len({block_of[position] for position in share}) for share in shares]
+        assert max(counts) - min(counts) <= 1
+        assert sorted(position for share in shares for position in share) == list(range(21))
 
 
 def test_an_epoch_has_an_order_of_its_own_that_keeps_blocks_together(made: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tpca_cli.training import MIXED_BLOCKS, LabeledImages
+from tpca_cli.training import MIXED_BLOCKS, LabeledImages, share_of
 
 try:
     import torch
@@ -54,8 +54,8 @@ class ImageStream(IterableDataset):
     """An iterable dataset: (image, class) by (image, class), in an order that differs from epoch to epoch.
 
     Workers of a loader, and the processes of `torch.distributed`, share out the blocks: each image comes once
-    in an epoch. Their shares may differ by some images. With several processes call `set_epoch` before each
-    epoch, as for PyTorch's own `DistributedSampler`: otherwise every epoch has the same order.
+    in an epoch. Their shares differ by up to a block of images. With several processes call `set_epoch`
+    before each epoch, as for PyTorch's own `DistributedSampler`: otherwise every epoch has the same order.
     """
 
     def __init__(
@@ -103,8 +103,7 @@ class ImageStream(IterableDataset):
         drawn = worker.seed - worker.id if worker else torch.initial_seed()
         order = self.images.order(
             self._epochs.next(drawn if self.world_size == 1 else 0),
-            part=self.rank * workers + number,
-            parts=self.world_size * workers,
+            **share_of(self.rank, self.world_size, number, workers),
             mixed=self.mixed,
             shuffle=self.shuffle,
         )

@@ -95,6 +95,14 @@ class LabeledImages:
         return self.transform(pixels), self.target_transform(target) if self.target_transform else target
 
 
+def share_of(machine: int, machines: int, worker: int, workers: int) -> dict[str, int]:
+    """Which of the readers a worker of a machine is, as arguments of `epoch_order`.
+
+    Machines take turns, so that each gets a block before any gets a second one for another of its workers.
+    """
+    return {"part": worker * machines + machine, "parts": machines * workers}
+
+
 def epoch_order(
     archive: Archive,
     seed: Sequence[int],
@@ -112,6 +120,8 @@ def epoch_order(
     """
     if not 0 <= part < parts:
         raise UsageError(f"part {part} of {parts}")
+    if mixed < 1:
+        raise UsageError(f"mixed is {mixed}: at least 1 block is shuffled at a time")
     members = batches.by_block(archive)
     blocks = (
         np.random.default_rng(list(seed)).permutation(len(members)) if shuffle else np.arange(len(members))
