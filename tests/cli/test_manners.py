@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -177,6 +180,33 @@ def test_images_that_come_back_exactly_are_called_identical(target, tmp_path) ->
         save(tmp_path / "black" / name, np.zeros((160, 160, 3), np.uint8))
     said = tpca("encode", tmp_path / "black", "-o", tmp_path / "a.h5", *target, "--force").err
     assert "allow is identical pixels" in said and "inf" not in said
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_costs_nothing_but_what_it_would_have_shown(closed, photos, tmp_path) -> None:
+    """Nor may the archive get the number of a stream that others then write to."""
+    command = [
+        sys.executable,
+        "-m",
+        "tpca_cli",
+        "encode",
+        str(photos),
+        "-o",
+        "a.h5",
+        "--step",
+        "8",
+        "--force",
+    ]
+    done = subprocess.run(
+        f"{shlex.join(command)} {closed}", shell=True, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert ("a.h5: " in done.stdout) == (" >&-" not in f" {closed}")
+    assert tpca("verify", tmp_path / "a.h5", "--against", photos).code == 0
+    failed = subprocess.run(
+        f"{shlex.join(command[:-1])} --json {closed}", shell=True, cwd=tmp_path, capture_output=True
+    )
+    assert failed.returncode == 6  # it exists now
 
 
 def test_phones_of_108_megapixels_pass(photos, tmp_path) -> None:

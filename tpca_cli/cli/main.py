@@ -211,6 +211,7 @@ def tpca(config: str | None) -> None:
 def main(argv: list[str] | None = None) -> None:
     """The entry point of the console script: never returns, never shows a traceback unasked."""
     arguments = sys.argv[1:] if argv is None else argv
+    _open_closed_streams()
     _install_signal_handlers()
     code = _run(arguments)
     try:
@@ -218,6 +219,20 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         code = _stdout_failed(error)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Let streams that were closed before we began lead nowhere: no file that we open may take their place,
+    since what is said or printed would go into it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest number that is free is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            stream = open(os.devnull, mode, errors="backslashreplace")  # noqa: SIM115  for as long as we run
+            setattr(sys, name, stream)
 
 
 def _run(arguments: list[str]) -> int:
