@@ -116,6 +116,24 @@ def test_a_round_trip_is_the_truncation(kind: str, center: bool, tmp_path: Path)
     tpca("inspect", tmp_path / "b.h5")
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_mean_between_whole_samples_costs_nothing(dtype: Any, tmp_path: Path) -> None:
+    """Rounded to whole samples, the mean alone would add 1/12 to a squared error below 1."""
+    rng = np.random.default_rng(5)
+    mean, waves = rng.uniform(100, 150, 240), rng.normal(size=(2, 240))
+    rows = np.rint(mean + 8 * rng.normal(size=(40, 2)) @ waves + rng.normal(0, 0.8, (40, 240)))  # (n, L)
+    (tmp_path / "in").mkdir()
+    for k, row in enumerate(rows.astype(dtype)):
+        np.save(tmp_path / "in" / f"{k:02d}.npy", row.reshape(6, 8, 5))
+    tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--components", 2, "--center")
+    words = ("--basis", tmp_path / "b.h5", "--components", 2, "--json")
+    found = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", *words).json["rms_error"]
+    away = rows - rows.mean(axis=0)
+    best = principal(away, 2)
+    truncated = np.rint(rows.mean(axis=0) + away @ best @ best.T)
+    assert found**2 <= ((truncated - rows) ** 2).mean() * 10**0.005
+
+
 @pytest.mark.parametrize("method", ["operator", "subspace", "rank1"])
 def test_encode_fits_a_basis_itself(method: str, tmp_path: Path) -> None:
     arrays(tmp_path / "in", "volume float32")

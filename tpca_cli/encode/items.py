@@ -121,13 +121,13 @@ def _coder(
 
 
 def _on_grid(basis: TensorBasis, item: Item, grid: Grid) -> FixedBasis:
-    """The basis in integers; what it subtracts is a point of the grid, zero where nothing is subtracted."""
+    """The basis in integers; what it subtracts is in units of the grid, zero where nothing is subtracted."""
     columns = basis.columns() if isinstance(basis, Rank1Basis) else basis.matrix  # (L, M)
     mean: NDArray[Any] | None = None
     if basis.mean is not None or grid.zero:
         mean = np.full(item.size, float(grid.zero))
         mean += 0.0 if basis.mean is None else basis.mean.reshape(-1) / grid.scale
-        mean = np.clip(np.rint(mean), 0, 255 if item.dtype == "u1" else GRID_PEAK)
+        mean = np.clip(mean, 0, 255 if item.dtype == "u1" else GRID_PEAK)
     dtype = np.uint8 if item.dtype == "u1" else np.uint16
     return FixedBasis.from_dense(columns, item.picture, dtype=dtype, mean=mean)
 
