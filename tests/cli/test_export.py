@@ -85,6 +85,51 @@ def test_an_exact_archive_gives_its_source_files(place: Path, tmp_path: Path) ->
     assert files == {path.read_bytes() for path in (place / "in").rglob("*.jpg")}
 
 
+@pytest.mark.parametrize("target", ["--exact", "--quality"])
+def test_no_name_and_no_time_costs_an_image(target: str, tmp_path: Path) -> None:
+    """A member is named by what it holds: an image may have the name of its own description."""
+    names = ["photo.json", "photo.cls", "sub.d/noext", f"x.{'y' * 150}", "plain.PNG"]
+    for seed, name in enumerate(names):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = "png" if name.endswith("PNG") else "jpeg"
+        Image.fromarray(natural(136, 160, seed=seed)).save(path, kind)
+        os.utime(path, (2**34 - seed, 2**34 - seed))
+    asked = [target] if target == "--exact" else [target, 60]
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", *asked)
+    tpca("export", tmp_path / "a.h5", "-o", tmp_path / "s")
+    with tarfile.open(tmp_path / "s" / "shard-000000.tar") as tar:
+        members = {m.name: tar.extractfile(m).read() for m in tar.getmembers()}  # type: ignore[union-attr]
+    assert len(members) == 3 * len(names)
+    found = [json.loads(members[f"{number:09d}.json"])["name"] for number in range(len(names))]
+    assert sorted(found) == sorted(names)
+    for number, name in enumerate(found):
+        held = "jpg" if target == "--exact" and name != "plain.PNG" else "png"
+        assert Image.open(io.BytesIO(members[f"{number:09d}.{held}"])).size == (160, 136)
+        if held == "jpg":
+            assert members[f"{number:09d}.jpg"] == (tmp_path / "in" / name).read_bytes()
+
+
+def test_a_run_that_failed_leaves_no_shards_in_the_way(place: Path, tmp_path: Path, monkeypatch) -> None:
+    from tpca_cli.decode import export
+    from tpca_cli.errors import StorageError
+
+    real, written = export.store.write_file, []
+
+    def full(name: bytes, *arguments, **options) -> None:
+        written.append(name)
+        if len(written) == 3:
+            raise StorageError("no room")
+        real(name, *arguments, **options)
+
+    options = ("-o", tmp_path / "s", "--shard-bytes", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(export.store, "write_file", full)
+        tpca("export", place / "a.h5", *options, code=5)
+    assert len(written) == 3 and not list((tmp_path / "s").iterdir())
+    assert len(tpca("export", place / "a.h5", *options, "--json").json["shards"]) == 10
+
+
 def test_files_that_are_no_pictures_are_left_out_and_named(place: Path, tmp_path: Path) -> None:
     from tpca_cli.training import LabeledImages
 

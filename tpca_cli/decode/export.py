@@ -11,6 +11,7 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.decode.plan import Target, plan
 from tpca_cli.decode.run import OneFile, file_of, selected
 from tpca_cli.errors import OutputExists, StorageError, TpcaError, UsageError, printable
-from tpca_cli.formats import FILE
+from tpca_cli.formats import EXTENSIONS, FILE, HEAD_BYTES, sniff
 from tpca_cli.interfaces import Progress
 from tpca_cli.parallel import ordered_map
 
 KINDS = {"webdataset": "tar", "parquet": "parquet"}
+LATEST = 0o77777777777  # second that a tar file has room for, in the year 2242
 
 
 @dataclass(frozen=True)
@@ -80,21 +82,34 @@ def export(request: ExportRequest, archive: Archive, progress: Progress | None =
     archive.prepare()
     shard: list[_Row] = []
     size = 0
-    for number, (target, file) in enumerate(_files(request, archive, targets)):
-        label = labels[number]
-        mtime = int(archive.index.images["mtime"][int(archive.alive[target.position])]) // 1_000_000
-        if shard and size + len(file.data) > request.shard_bytes:
-            _write(request, result, write(shard, result.classes))
-            shard, size = [], 0
-        shard.append(_Row(number, numbers[label], label, max(0, mtime), file))
-        size += len(file.data)
-        result.notes += [(file.name, note) for note in file.notes]
-        if progress:
-            progress("exporting", number + 1, len(targets))
-    _write(request, result, write(shard, result.classes))
+    with _removed_if_failed(request.output, result.shards):
+        for number, (target, file) in enumerate(_files(request, archive, targets)):
+            label = labels[number]
+            mtime = int(archive.index.images["mtime"][int(archive.alive[target.position])]) // 1_000_000
+            if shard and size + len(file.data) > request.shard_bytes:
+                _write(request, result, write(shard, result.classes))
+                shard, size = [], 0
+            shard.append(_Row(number, numbers[label], label, mtime, file))
+            size += len(file.data)
+            result.notes += [(file.name, note) for note in file.notes]
+            if progress:
+                progress("exporting", number + 1, len(targets))
+        _write(request, result, write(shard, result.classes))
     store.sync_folders(request.output, [])
     result.images = len(targets)
     return result
+
+
+@contextmanager
+def _removed_if_failed(folder: Path, shards: Sequence[str]) -> Iterator[None]:
+    """Take away what was written if an error or a signal ends the run: the next one wants an empty folder."""
+    try:
+        yield
+    except BaseException:
+        for name in shards:
+            with suppress(OSError):
+                os.unlink(folder / name)
+        raise
 
 
 def _files(
@@ -146,14 +161,20 @@ def _tar(rows: Sequence[_Row], classes: Sequence[str]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for row in rows:
-            ending = os.fsdecode(row.file.target).rpartition(".")[2].lower()
             about = json.dumps(_about(row), sort_keys=True).encode()
-            members = {ending: row.file.data, "cls": str(row.label).encode(), "json": about}
+            members = {_ending(row.file.data): row.file.data, "cls": str(row.label).encode(), "json": about}
             for name, data in members.items():
                 info = tarfile.TarInfo(f"{row.number:09d}.{name}")
-                info.size, info.mtime = len(data), row.mtime
+                info.size, info.mtime = len(data), min(max(row.mtime, 0), LATEST)
                 tar.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def _ending(data: bytes) -> str:
+    """The usual ending of a format, by what the file holds: its name may end in anything, `json` and `cls`
+    included."""
+    kind = sniff(data[:HEAD_BYTES])
+    return next((ending.decode()[1:] for ending, each in EXTENSIONS.items() if each == kind), "bin")
 
 
 def _parquet_writer() -> Any:
