@@ -20,6 +20,8 @@ MAX_SIDE = 2**16 - 1
 """Rows and columns of the picture that an item is coded as."""
 DTYPES = ("u1", "u2", "f4", "f8")
 GRID_PEAK = 65535
+LARGEST, SMALLEST = 1e60, 1e-60
+"""Magnitudes between which the largest float has to lie: residuals are sums of fourth powers of samples."""
 
 Array = NDArray[Any]
 

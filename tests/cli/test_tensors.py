@@ -146,6 +146,28 @@ def test_encode_fits_a_basis_itself(method: str, tmp_path: Path) -> None:
     assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "two.h5").read_bytes()
 
 
+@pytest.mark.parametrize("method", ["operator", "subspace", "rank1"])
+@pytest.mark.parametrize("unit", [1e-310, 1e-170, 1e-100, 1e-58, 1e56, 1e100, 1e160, 1e300])
+def test_any_magnitude_is_either_right_or_refused(unit: float, method: str, tmp_path: Path) -> None:
+    rows = np.random.default_rng(3).normal(size=(12, 20)) * np.arange(1, 21)
+    (tmp_path / "in").mkdir()
+    for k, row in enumerate(rows * unit):
+        np.save(tmp_path / "in" / f"{k:02d}.npy", row.reshape(4, 5))
+    out, how = ("-o", tmp_path / "a.h5"), ("--components", M, "--method", method)
+    if not 1e-60 <= unit * np.abs(rows).max() <= 1e60:
+        for command in ("encode", "fit-basis"):
+            outcome = tpca(command, tmp_path / "in", *out, *how, code=1)
+            assert "scale them" in outcome.err and "Warning" not in outcome.err
+        return
+    facts = tpca("encode", tmp_path / "in", *out, *how, "--json").json
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out")
+    back = np.stack([np.load(tmp_path / "out" / f"{k:02d}.npy").ravel() for k in range(12)]) / unit
+    assert facts["rms_error"] / unit == pytest.approx(np.sqrt(((back - rows) ** 2).mean()))
+    best = principal(rows, M)
+    if method != "rank1":
+        assert np.sum((back - rows) ** 2) <= np.sum((rows - rows @ best @ best.T) ** 2) * 10**0.005
+
+
 def stacks(root: Path, form: str, depth: Any = np.uint8) -> list[Any]:
     """Volumes as TIFF of several pages, or as folders of slices whose numbers have no leading zeros."""
     found = [tensor((11, 9, 10), depth, seed) for seed in range(6)]
@@ -244,6 +266,8 @@ def test_a_given_operator_is_solved(shape: tuple[int, ...], dtype: Any, tmp_path
         (np.ones((1,) * 18), "1 to 8 modes"),
         (np.diag([5, 3, 1, -0.5, -2, -7]).reshape(2, 3, 2, 3), "negative eigenvalues, down to -7 "),
         (-np.eye(3), "negative eigenvalues, down to -1 "),
+        (1e-160 * np.eye(3), "up to 1e-160 in magnitude"),
+        (1e300 * np.eye(3), "up to 1e+300 in magnitude"),
     ],
     ids=str,
 )

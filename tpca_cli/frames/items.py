@@ -13,6 +13,7 @@ from tpca_cli.images.arrays import largest_of
 from tpca_cli.interfaces import Block, Progress
 from tpca_cli.sources.items import Items
 from tpca_cli.sources.scan import Skipped
+from tpca_cli.tensors import LARGEST, SMALLEST
 
 
 class ItemFrames(LocalFrames):
@@ -53,6 +54,11 @@ def check_items(items: Items, max_values: int, on_error: str, progress: Progress
     for number, ref in enumerate(items.refs, 1):
         try:
             smallest, largest = largest_of(ref.read(max_values))
+            size = max(-smallest, largest)
+            if size > LARGEST:
+                raise ImageRefused(
+                    f"samples up to {size:.3g} in magnitude, more than {LARGEST:g}; scale them"
+                )
         except (ImageRefused, StorageError) as error:
             if on_error == "fail":
                 raise TpcaError(f"{printable(ref.path)}: {error}; --on-error skip leaves it out") from None
@@ -69,4 +75,9 @@ def check_items(items: Items, max_values: int, on_error: str, progress: Progress
         )
         nothing.skipped = tuple((item.path, item.reason) for item in skipped)
         raise nothing
+    if 0 < max(-low, high) < SMALLEST:  # of all together: small ones beside others do no harm
+        raise TpcaError(
+            f"{printable(refs[0].path)} and all others have samples up to {max(-low, high):.3g} in "
+            f"magnitude, less than {SMALLEST:g}: scale them"
+        )
     return Checked(replace(items, refs=tuple(refs), skipped=tuple(skipped)), low, high)

@@ -31,6 +31,8 @@ SMALL = 8192
 """Up to this size LAPACK solves."""
 SYMMETRIC = 1e-12
 """How far a given operator may be from its transpose, as a share of its largest entry."""
+SMALLEST_ENTRY, LARGEST_ENTRY = 1e-120, 1e120
+"""Magnitudes between which its largest entry has to lie: residuals are sums of their squares."""
 
 
 def solve_floats(
@@ -96,6 +98,11 @@ def self_adjoint(operator: npt.NDArray[np.generic]) -> tuple[Array, tuple[int, .
     if not np.isfinite(matrix).all():
         raise TpcaError("the operator has entries that are infinite or not a number")
     largest = float(np.abs(matrix).max(initial=0.0))
+    if largest and not SMALLEST_ENTRY <= largest <= LARGEST_ENTRY:
+        raise TpcaError(
+            f"the operator has entries up to {largest:.3g} in magnitude, not between {SMALLEST_ENTRY:g} and "
+            f"{LARGEST_ENTRY:g}: scale it"
+        )
     away = float(np.abs(matrix - matrix.T).max(initial=0.0))
     if away > SYMMETRIC * largest:
         raise TpcaError(
