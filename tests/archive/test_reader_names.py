@@ -12,6 +12,7 @@ from pictures import folder, natural, noise, save
 
 import tpca_cli
 from tpca_cli import Archive
+from tpca_cli.errors import UsageError
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +46,10 @@ def test_an_image_is_found_by_its_name(mixed) -> None:
         for position, (text, raw) in enumerate(zip(archive.names, archive.names_bytes, strict=True)):
             assert np.array_equal(archive[text], archive[position])
             assert np.array_equal(archive[raw], archive[position])
+            assert text in archive and raw in archive
         with pytest.raises(KeyError, match="nowhere"):
             archive["nowhere.png"]
+        assert "nowhere.png" not in archive and b"nowhere.png" not in archive and 0 not in archive
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4)])
@@ -88,6 +91,18 @@ def test_16_bits_are_not_made_8_in_silence(tmp_path) -> None:
         pytest.raises(tpca_cli.UsageError, match="deep"),
     ):
         archive[0]
+
+
+def test_what_is_no_image_is_refused(mixed) -> None:
+    with Archive(mixed) as archive:
+        for wrong in (5, -6):
+            with pytest.raises(IndexError, match="of 5"):
+                archive[wrong]
+        for way in (archive.__getitem__, archive.place_of, lambda number: archive.read_many([number])):
+            with pytest.raises(TypeError):
+                way(1.5)
+        with pytest.raises(UsageError, match="components is -1"):
+            archive.read(0, components=-1)
 
 
 def test_a_mode_that_does_not_exist_is_refused(mixed) -> None:

@@ -11,6 +11,7 @@ from command import tpca
 from pictures import folder
 
 from tpca_cli import Scores
+from tpca_cli.errors import UsageError
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +41,26 @@ def test_an_image_belongs_to_who_asked_for_it(scores: Scores) -> None:
             assert image.flags.c_contiguous
             assert image.base is None or image.base.nbytes == image.nbytes
             image[:] = 0
+
+
+def test_positions_count_from_either_end_and_names_are_found(scores: Scores) -> None:
+    count = len(scores)
+    for position, (text, raw) in enumerate(zip(scores.names, scores.names_bytes, strict=True)):
+        assert text in scores and raw in scores
+        np.testing.assert_array_equal(scores.coefficients(position - count), scores.coefficients(position))
+        for way in (scores[text], scores[raw], scores[position - count], scores.read(position - count)):
+            np.testing.assert_array_equal(way, scores[position])
+    for one, other in zip(scores[1:3], (scores[1], scores[2]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "nowhere.png" not in scores and b"nowhere.png" not in scores and 0 not in scores
+
+
+def test_what_is_no_image_is_refused(scores: Scores) -> None:
+    for way in (scores.__getitem__, scores.read, scores.coefficients):
+        for wrong in (len(scores), -len(scores) - 1):
+            with pytest.raises(IndexError, match="of 9"):
+                way(wrong)
+        with pytest.raises(TypeError):
+            way(1.5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="components is -1"):
+        scores.read(0, components=-1)

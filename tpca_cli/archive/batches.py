@@ -1,4 +1,4 @@
-"""Many images of an archive at once: orders that keep blocks together, and threads that decode ahead.
+"""Many images at once: which is where, orders that keep blocks together, and threads that decode ahead.
 
 A block is the unit of decoding, so whoever wants many images should not ask for them one by one. Positions
 are looked at some time before their images are due; those of one block are decoded together, and only the
@@ -8,19 +8,69 @@ all cores; images come out in the order in which they were asked for, whatever t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpca_cli.errors import UsageError, printable
 from tpca_cli.interfaces import Pixels
 from tpca_cli.parallel import ordered_map
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tpca_cli.archive.reader import Archive
+    from tpca_cli.store import Address
 
 SPAN_BYTES = 2**22  # blocks are read together up to this many bytes
+
+
+class Named:
+    """Images in order, each with a name: what `Archive` and `Scores` have in common."""
+
+    path: Path | Address
+    names_bytes: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.names_bytes)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names as text; bytes that are not UTF-8 become surrogates, as in names that Python gives."""
+        return [name.decode("utf-8", "surrogateescape") for name in self.names_bytes]
+
+    @cached_property
+    def _positions(self) -> dict[bytes, int]:
+        return {name: position for position, name in enumerate(self.names_bytes)}
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str | bytes) and self._named(name) is not None
+
+    def _named(self, name: str | bytes) -> int | None:
+        return self._positions.get(name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name)
+
+    def place_of(self, item: int | str | bytes) -> int:
+        """The position of an image, counted from the start; IndexError or KeyError where there is none."""
+        if isinstance(item, str | bytes):
+            named = self._named(item)
+            if named is None:
+                raise KeyError(f"no image {printable(item)} in {printable(self.path)}")
+            return named
+        position = operator.index(item)  # a TypeError for what is no whole number
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"image {position} of {len(self)}")
+        return position % len(self)
+
+
+def counted(components: int | None) -> int | None:
+    """The same number of components; UsageError for one that counts from the end."""
+    if components is not None and components < 0:
+        raise UsageError(f"components is {components}: at least 0 of them make an image")
+    return components
 
 
 class _Task(NamedTuple):

@@ -15,7 +15,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 FIRST_GROUPS = 4  # that are prepared in advance; few archives have more
 
 
-class Archive:
+class Archive(batches.Named):
     """The images of an archive file, by position or name; `names` has their names in the same order."""
 
     def __init__(
@@ -151,37 +150,14 @@ class Archive:
             if group.basis is not None:
                 _ = self.coder(number).model  # made on first use
 
-    def __len__(self) -> int:
-        return len(self.alive)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names as text; bytes that are not UTF-8 become surrogates, as in names that Python gives."""
-        return [name.decode("utf-8", "surrogateescape") for name in self.names_bytes]
-
-    @cached_property
-    def _positions(self) -> dict[bytes, int]:
-        return {name: position for position, name in enumerate(self.names_bytes)}
-
     @overload
     def __getitem__(self, item: int | str | bytes) -> Pixels: ...
     @overload
     def __getitem__(self, item: slice) -> list[Pixels]: ...
     def __getitem__(self, item: int | str | bytes | slice) -> Pixels | list[Pixels]:
-        if isinstance(item, str | bytes):
-            name = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
-            if name not in self._positions:
-                raise KeyError(f"no image {printable(name)} in {printable(self.path)}")
-            return self.tensor(self._positions[name])
         if isinstance(item, slice):
             return [self.tensor(position) for position in range(*item.indices(len(self)))]
         return self.tensor(self.place_of(item))
-
-    def place_of(self, position: int) -> int:
-        """The same position, counted from the start; IndexError where there is no such image."""
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"image {position} of {len(self)}")
-        return int(position) % len(self)
 
     def read_many(self, positions: Iterable[int], *, workers: int | None = None) -> list[npt.NDArray[Any]]:
         """What `[i]` gives for each of these, in their order; a block that holds several is decoded once."""
@@ -198,6 +174,8 @@ class Archive:
 
     def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
         """One image, `(h, w, c)`; fewer `components` give a blurrier one; `threads` if not `workers`."""
+        if components is not None and components < 0:
+            raise UsageError(f"components is {components}: at least 0 of them make an image")
         image = int(self.alive[position])
         blocks = self.index.blocks_of(image)
 

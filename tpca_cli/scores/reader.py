@@ -17,12 +17,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import basisfile, store
+from tpca_cli.archive.batches import Named, counted
 from tpca_cli.archive.format import CHANNELS, DTYPES, IMAGE_COLUMNS, MODES, PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import MAX_PIXELS, MAX_SIDE, skipped_pair
@@ -39,7 +40,7 @@ BLOCK_VALUES = 1 << 21  # samples that are rebuilt together
 CACHED = 4
 
 
-class Scores:
+class Scores(Named):
     """The coefficients of images, and the images that they rebuild, by position or name."""
 
     digest_bytes = IMAGE_COLUMNS["digest"]
@@ -192,14 +193,6 @@ class Scores:
         """The image that a row belongs to."""
         return int(np.searchsorted(self._starts, row, "right")) - 1
 
-    def __len__(self) -> int:
-        return len(self.names_bytes)
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names as text; bytes that are not UTF-8 become surrogates."""
-        return [name.decode("utf-8", "surrogateescape") for name in self.names_bytes]
-
     @cached_property
     def labels(self) -> list[str]:
         """The folder of each image."""
@@ -241,6 +234,7 @@ class Scores:
 
     def coefficients(self, position: int) -> Rows:
         """The coefficients of one image, (frames, M); one frame where images are framed whole."""
+        position = self.place_of(position)
         return self.rows(int(self._starts[position]), int(self._starts[position + 1]))
 
     @cached_property
@@ -278,6 +272,7 @@ class Scores:
             return self.tensor(position, components=components)
         from tpca_cli.images import narrow  # late: numbers can be had without image decoders
 
+        position, components = self.place_of(position), counted(components)
         block = self.index.blocks_of(position)[0]
         key = (block, components)
         with self._lock:
@@ -298,7 +293,7 @@ class Scores:
 
     def tensor(self, position: int, *, components: int | None = None) -> Rows:
         """One tensor, rebuilt in its own shape and type."""
-        return tensor_of(self.of, self.coefficients(position)[:, :components])
+        return tensor_of(self.of, self.coefficients(position)[:, : counted(components)])
 
     def about_tensor(self, position: int) -> dict[str, Any]:
         """Shape, type and form of a tensor."""
@@ -320,19 +315,14 @@ class Scores:
             have += frame_count
         return pictures
 
-    def __getitem__(self, item: int | str | bytes) -> Pixels:
-        if isinstance(item, str | bytes):
-            name = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
-            if name not in self._positions:
-                raise KeyError(f"no image {printable(name)} in {printable(self.path)}")
-            return self.read(self._positions[name])
-        if not -len(self) <= item < len(self):
-            raise IndexError(f"image {item} of {len(self)}")
-        return self.read(item % len(self))
-
-    @cached_property
-    def _positions(self) -> dict[bytes, int]:
-        return {name: position for position, name in enumerate(self.names_bytes)}
+    @overload
+    def __getitem__(self, item: int | str | bytes) -> Pixels: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[Pixels]: ...
+    def __getitem__(self, item: int | str | bytes | slice) -> Pixels | list[Pixels]:
+        if isinstance(item, slice):
+            return [self.read(position) for position in range(*item.indices(len(self)))]
+        return self.read(self.place_of(item))
 
     def metadata(self, position: int) -> dict[str, bytes]:
         """What is kept besides pixels: nothing."""
