@@ -77,6 +77,18 @@ def test_the_same_file_twice_is_no_collision(photos: Path) -> None:
     assert names(scan([path, path])) == [b"top.png"]
 
 
+@pytest.mark.parametrize("again", ["", "**/*.png", "*", "a"])
+def test_a_folder_twice_is_the_folder_once(photos: Path, again: str) -> None:
+    """Whatever it is named by: its images are there, and what is wrong with others is said once."""
+    (photos / "broken.png").write_text("no")
+    (photos / "notes.txt").write_text("no")
+    (photos / "a" / "x.jpg").write_text("no")
+    once = scan([photos, photos / "top.png"])
+    twice = scan([photos, photos / again, photos / "top.png"])
+    assert set(once.refs) <= set(twice.refs) and once.skipped == twice.skipped
+    assert once.ignored == twice.ignored
+
+
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [

@@ -121,8 +121,8 @@ def scan(sources: Sequence[Source], *, whole: bool = False, distinct: bool = Fal
     refs = _by_first_name(names) if distinct else names
     return Scan(
         refs=tuple(refs),
-        skipped=tuple(sorted(sweep.skipped, key=lambda entry: entry.path)),
-        ignored=tuple(sorted(sweep.ignored, key=lambda entry: entry.path)),
+        skipped=tuple(sorted(dict.fromkeys(sweep.skipped), key=lambda entry: entry.path)),
+        ignored=tuple(sorted(dict.fromkeys(sweep.ignored), key=lambda entry: entry.path)),
         repeated=len(names) - len(refs),
     )
 
@@ -169,6 +169,7 @@ class _Sweep:
         self._whole = whole
         self._real: dict[bytes, bytes] = {}  # folders without links
         self.refs: dict[bytes, ImageRef] = {}
+        self.found = 0  # images, of which several sources may hold the same
         self.skipped: list[Skipped] = []
         self.ignored: list[Skipped] = []
 
@@ -184,16 +185,16 @@ class _Sweep:
                 self._add_named(line, _listed_name(line))
         elif glob.has_magic(source):
             root, pattern = _split_pattern(source)
-            before = len(self.refs)
+            before = self.found
             if os.path.isdir(root or b"."):
                 self._walk(root or b".", _own_name(root) if several else b"", pattern)
-            if len(self.refs) == before:
+            if self.found == before:
                 raise UsageError(f"no image matches {printable(source)}; check the pattern")
         else:
             raise UsageError(f"no such file or folder: {printable(source)}")
 
     def _noticed(self) -> int:
-        return len(self.refs) + len(self.skipped)
+        return self.found + len(self.skipped)
 
     def _add_named(self, path: bytes, name: bytes) -> None:
         """A path that the user wrote out: a link is followed, and what is missing is an error."""
@@ -318,6 +319,7 @@ class _Sweep:
                 f"{printable(path)} and {printable(earlier.path)} would both be called {printable(name)}; "
                 "give their common folder instead"
             )
+        self.found += 1
         self.refs[name] = ImageRef(
             path=target,
             name=name,
