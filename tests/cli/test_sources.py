@@ -99,3 +99,24 @@ def test_names_that_are_not_text_are_exact_in_the_json_of_an_error(tmp_path, com
     (item,) = told["skipped"]
     assert bytes.fromhex(item["path_bytes"]) == name and item["path"].endswith("caf\\xe9.jpg")
     assert "caf\\xe9.jpg" in tpca(first, tmp_path / "in", *more, "-o", tmp_path / "a.h5", code=1).err
+
+
+@pytest.mark.parametrize(
+    "target", [["--psnr", 34], ["--exact"], ["--plain", "--basis"], ["--psnr", 34, "--append"]]
+)
+def test_no_source_is_overwritten_by_its_archive(tmp_path, target) -> None:
+    folder(tmp_path / "in", 3)
+    if "--basis" in target:
+        tpca("fit-basis", tmp_path / "in", "-o", tmp_path / "b.h5", "--tile", 8)
+        target = [*target, tmp_path / "b.h5"]
+    source = tmp_path / "in" / "image_0001.png"
+    before, code = source.read_bytes(), 4 if "--append" in target else 2
+    for output in (source, tmp_path / "other" / ".." / "in" / source.name):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        told = tpca("encode", tmp_path / "in", "-o", output, "--force", *target, code=code).err
+        assert "image_0001.png" in told and source.read_bytes() == before
+    assert sorted(os.listdir(tmp_path / "in")) == [f"image_{k:04d}.png" for k in range(3)]
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--force", *target)
+    # an archive among its sources is none of them
+    (tmp_path / "a.h5").rename(tmp_path / "in" / "a.h5")
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "in" / "a.h5", "--force", *target)

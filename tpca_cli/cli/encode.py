@@ -53,6 +53,8 @@ def _images_only(function: options.F) -> options.F:
 
     @functools.wraps(function)
     def route(*args: Any, plain: bool, dtype: str | None, compress: bool, stack: bool, **asked: Any) -> Any:
+        if asked["work"].force and not asked["append"] and asked["output"].is_file():
+            _refuse_source(asked["output"], asked["sources"])
         if plain:
             return encode_scores(dtype or "float32", compress, stack=stack, **asked)
         if dtype is not None or compress:
@@ -62,6 +64,22 @@ def _images_only(function: options.F) -> options.F:
         return function(*args, **asked)
 
     return plain_options(items.stack_option(route))  # type: ignore[return-value]
+
+
+def _refuse_source(output: Path, sources: Sequence[str]) -> None:
+    """An archive must not take the place of a file that it is made of; --force is for archives."""
+    from tpca_cli import formats
+    from tpca_cli.sources.scan import scan
+
+    file, name = output.stat(), os.fsencode(output)
+    with output.open("rb") as content:
+        head = content.read(formats.HEAD_BYTES)
+    named = any(os.path.exists(source) and os.path.samefile(source, output) for source in sources)
+    media = formats.sniff(head) or formats.foreign(head, name) or formats.promises_media(name)
+    if named or (
+        media and any(ref.file == file.st_dev << 64 | file.st_ino for ref in scan(sources, whole=True).refs)
+    ):
+        raise UsageError(f"{printable(output)} is one of the sources: choose another output")
 
 
 @click.command("encode", cls=Command, epilog=EPILOG)
