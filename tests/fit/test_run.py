@@ -69,24 +69,30 @@ def test_the_operator_is_formed_only_where_it_fits() -> None:
         )
 
 
-SPANNED = """
+MEASURED = """
 import re
 import numpy as np
 from tpca_cli.frames.arrays import ArrayFrames
 from tpca_cli.fit import plan, run
-frames = np.random.default_rng(0).integers(0, 256, (400, 64, 64, 3), np.uint8)
-wish = plan.FitOptions(method="subspace", all_pairs=True)
-decided = plan.plan(wish, plan.ProblemSize(400, (64, 64, 3), 1, 1 << 30))
+frames = np.random.default_rng(0).integers(0, 256, ({count}, *{shape}), np.uint8)
+wish = plan.FitOptions(method="{method}", all_pairs=True)
+decided = plan.plan(wish, plan.ProblemSize({count}, {shape}, 1, 1 << 30))
 with run.fixed_threads():
-    assert run._principal(wish, decided, ArrayFrames(frames), None).components == 400
+    found = run._principal(wish, decided, ArrayFrames(frames), None)
+assert found.components == min({count}, np.prod({shape}))
 # ru_maxrss would count what the parent had, too
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
 print(1024 * int(peak[1]) - frames.nbytes, decided.memory)
 """
 
 
-def test_a_subspace_takes_no_more_memory_than_planned() -> None:
-    ran = subprocess.run([sys.executable, "-c", SPANNED], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("method", "count", "shape"),
+    [("subspace", 400, (64, 64, 3)), ("operator", 200, (8, 8, 3)), ("operator", 50_000, (8, 8, 3))],
+)
+def test_a_fit_takes_no_more_memory_than_planned(method: str, count: int, shape: tuple[int, ...]) -> None:
+    words = MEASURED.format(method=method, count=count, shape=shape)
+    ran = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     peak, planned = map(int, ran.stdout.split())
     assert peak <= planned
 
@@ -104,6 +110,27 @@ def test_a_given_operator_is_never_streamed() -> None:
     with pytest.raises(UsageError, match="fast"):
         plan(FitOptions(method="operator", solver="fast"), ProblemSize(10, (8, 8, 3), 1, G, given=True))
     assert plan(FitOptions(components=4), ProblemSize(10, (8, 8, 3), 1, G, given=True)).method == "operator"
+
+
+@pytest.mark.parametrize(
+    ("wish", "given", "advice"),
+    [
+        ({}, False, "all 192 components need it, use --components or --energy for fewer"),
+        ({"all_pairs": True, "keep_operator": True}, False, "leave out --all, --keep-operator"),
+        ({"components": 4, "operator_only": True}, False, "leave out --operator-only"),
+        ({"components": 4, "keep_operator": True}, True, "leave out --update"),
+    ],
+)
+def test_advice_names_what_was_asked_for(wish: dict, given: bool, advice: str) -> None:
+    fast = FitOptions(method="operator", solver="fast", **wish)
+    with pytest.raises(UsageError, match=f": {advice}$"):
+        plan(fast, ProblemSize(500, (8, 8, 3), 1, G, given=given))
+
+
+def test_few_small_frames_need_little_memory() -> None:
+    counts = ProblemSize(30, (8, 8, 3), 1, 300 << 20)
+    assert plan(FitOptions(all_pairs=True), counts).method == "operator"
+    assert plan(FitOptions(method="operator", all_pairs=True), counts).memory <= 200 << 20
 
 
 def test_small_frames_keep_their_operator() -> None:

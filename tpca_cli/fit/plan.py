@@ -118,7 +118,7 @@ def _method(wish: FitOptions, counts: ProblemSize) -> tuple[str, str]:
     if wish.choice is None:
         return "rank1", "a complete basis of a few kilobytes (give --components or --energy for a dense one)"
     if wish.all_pairs:
-        if _dense_memory(size, counts.itemsize, size, all_pairs=True) <= counts.memory:
+        if _dense_memory(counts, size, all_pairs=True) <= counts.memory:
             return "operator", f"all {size} eigentensors fit the memory"
         return "rank1", f"all {size} eigentensors do not fit the memory; rank-1 tensors are complete as well"
     needs_operator = wish.operator_only or wish.keep_operator or counts.given
@@ -198,7 +198,7 @@ def _operator(
     every = components is None and energy is None
     m = min(size, n) if every else min(components or max(256, size // 8), size)
     keep = wish.keep_operator or wish.operator_only or size <= KEPT
-    dense = _dense_memory(size, counts.itemsize, m, all_pairs=every, keep=keep)
+    dense = _dense_memory(counts, m, all_pairs=every, keep=keep)
     stream = _stream_memory(size, m)
     if by_gram(n, size, components):
         stream = max(stream, _gram_memory(n, size, min(components or n, n), counts.itemsize))
@@ -209,7 +209,7 @@ def _operator(
             f"{counts.memory / 2**30:.1f}G: raise it, or use --method rank1 or smaller frames"
         )
     if must and wish.solver == "fast":
-        raise UsageError("--solver fast never forms the operator: leave out --all, --keep-operator, --update")
+        raise UsageError(f"--solver fast never forms the operator: {_without_operator(wish, counts)}")
     solver, streamed = wish.solver, False
     if not must and (dense > counts.memory or solver == "fast"):
         streamed = True
@@ -225,6 +225,20 @@ def _operator(
     solve = 9.0 * size**3 if every or size <= SMALL else 2.0 * size**2 * (12 * m)
     seconds = _time(float(n) * size**2, 4) + _time(solve, 8)
     return Plan("operator", "exact", False, components, energy, keep, dense, seconds, reason)
+
+
+def _without_operator(wish: FitOptions, counts: ProblemSize) -> str:
+    """What to ask for instead, where something needs the operator."""
+    asked = {
+        "--update": counts.given,
+        "--all": wish.all_pairs,
+        "--keep-operator": wish.keep_operator and not counts.given,  # updating keeps it unasked
+        "--operator-only": wish.operator_only,
+    }
+    found = [option for option, given in asked.items() if given]
+    if found:
+        return f"leave out {', '.join(found)}"
+    return f"all {counts.size} components need it, use --components or --energy for fewer"
 
 
 def _subspace(
@@ -247,9 +261,11 @@ def _subspace(
     return Plan("subspace", "exact", False, components, energy, False, memory, _time(flops, 6), reason)
 
 
-def _dense_memory(size: int, itemsize: int, m: int, *, all_pairs: bool, keep: bool = False) -> int:
+def _dense_memory(counts: ProblemSize, m: int, *, all_pairs: bool, keep: bool = False) -> int:
     """A in int64 with the rows gathered for it, or, turned into floats, with what the solver holds."""
-    gathered = (8 if itemsize == 1 else 14) * max(1 << 25, 512 * size) + 12 * 1024 * size
+    size = counts.size
+    rows = min(counts.frames * size, max(1 << 25, 512 * size))  # room grows with the frames that there are
+    gathered = (8 if counts.itemsize == 1 else 14) * rows + 12 * 1024 * size
     block = guarded(m, size)
     if all_pairs or size <= SMALL or 4 * m > size:
         solve = 8 * 4 * size**2
