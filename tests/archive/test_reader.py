@@ -12,7 +12,7 @@ from command import tpca
 
 import tpca_cli
 from tpca_cli.archive.index import BlockRecord, Entry, Index
-from tpca_cli.errors import FileRefused
+from tpca_cli.errors import FileRefused, UsageError
 
 
 def _sum(job) -> int:
@@ -50,6 +50,22 @@ def test_an_image_belongs_to_who_asked_for_it(exact, path, tmp_path) -> None:
         assert np.array_equal(image, right), way
         assert image.base is None or image.base.nbytes == image.nbytes, way
         image[:] = 0
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_nothing_is_read_after_closing(exact, path, tmp_path) -> None:
+    """Whether it was read before or not; what was pickled opens the file again."""
+    if exact:
+        tpca("encode", path.parent / "in", "-o", tmp_path / "exact.h5", "--exact")
+    archive = tpca_cli.Archive(tmp_path / "exact.h5" if exact else path)
+    first, copy = archive[0], pickle.dumps(archive)
+    archive.close()
+    for way in (archive.__getitem__, archive.read, lambda position: archive.read_many([position])):
+        for position in (0, 40):
+            with pytest.raises(UsageError, match=r"\.h5 is closed"):
+                way(position)
+    with pickle.loads(copy) as again:
+        assert np.array_equal(again[0], first)
 
 
 def test_worker_processes_read_the_same_pixels(path) -> None:

@@ -64,3 +64,14 @@ def test_what_is_no_image_is_refused(scores: Scores) -> None:
             way(1.5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="components is -1"):
         scores.read(0, components=-1)
+
+
+def test_nothing_is_read_after_closing(scores: Scores) -> None:
+    """Whether it was read before or not."""
+    scores[0], scores.coefficients(0)
+    scores.close()
+    ways = (scores.__getitem__, scores.read, scores.coefficients, lambda row: scores.rows(row, row + 1))
+    for way in ways:
+        for position in (0, 8):
+            with pytest.raises(UsageError, match=r"s\.h5 is closed"):
+                way(position)

@@ -398,6 +398,9 @@ class Archive(batches.Named):
 
     def close(self) -> None:
         """Close the file; nothing can be read afterwards."""
+        with self._lock:
+            self._cache.clear()
+            self._files = -1, []
         self._context.__exit__(None, None, None)
 
     def __enter__(self) -> Archive:

@@ -391,6 +391,9 @@ class Scores(Named):
 
     def close(self) -> None:
         """Close the file; nothing can be read afterwards."""
+        with self._lock:
+            self._pieces.clear()
+            self._blocks.clear()
         self._context.__exit__(None, None, None)
 
     def __enter__(self) -> Scores:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from tpca_cli.errors import FileRefused, OtherFormat, OutputExists, StorageError, printable
+from tpca_cli.errors import FileRefused, OtherFormat, OutputExists, StorageError, UsageError, printable
 from tpca_cli.store.files import Address, AnyPath, is_remote
 from tpca_cli.store.guard import CheckedDataset, check_file, check_root
 from tpca_cli.store.hdf5 import BadFile, Hdf5File, InputFile, LocalBytes
@@ -265,6 +265,8 @@ class Reader:
                 self._source.close()
 
     def _entry(self, path: str) -> CheckedDataset:
+        if not self._open:
+            raise UsageError(f"{printable(self.path)} is closed: open it again to read from it")
         if path not in self._entries:
             raise KeyError(f"no dataset {path!r} in {printable(self.path)}")
         return self._entries[path]
