@@ -184,8 +184,10 @@ class ArchiveContents:
     def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
         """Coders with the first basis of the archive that holds such pictures."""
         channels = pictures[0].shape[2]
-        coders = [self.archive.coder(number) for number in range(len(self.archive.groups))]
-        for coder, group in zip(coders, self.archive.groups, strict=True):
+        for number, group in enumerate(self.archive.groups):
+            if self.archive.is_exact(number):  # it has no basis
+                continue
+            coder = self.archive.coder(number)
             if coder.framing.channels == channels and coder.basis.dtype == np.uint8:
                 train = partial(_train, pictures, coder)
                 return train, str(group.meta["method"])
