@@ -61,8 +61,17 @@ def test_impossible_targets_name_what_is_possible(photos, tmp_path) -> None:
     few = tpca("encode", photos, "-o", tmp_path / "a.h5", "--psnr", 60, "--components", 1, code=1)
     assert "finest step gives" in few.err
     small = tpca("encode", photos, "-o", tmp_path / "a.h5", "--max-bytes", 500, code=1)
-    assert "allow at least" in small.err
+    assert "allow about" in small.err
     assert not (tmp_path / "a.h5").exists()
+
+
+@pytest.mark.parametrize("option", ["--max-bytes", "--ratio"])
+def test_a_size_that_is_named_as_possible_is(photos, tmp_path, option) -> None:
+    asked = ("encode", photos, "-o", tmp_path / "a.h5", "--force", option)
+    value = 500 if option == "--max-bytes" else 100_000
+    told = tpca(*asked, value, code=1).err
+    assert f"{option} {value:g} cannot be kept" in told and ("bytes" in told) == (option == "--max-bytes")
+    assert tpca(*asked, told.rstrip().rpartition(" about ")[2], code=None).code in (0, 3)
 
 
 def test_targets_exclude_one_another(photos, tmp_path) -> None:
