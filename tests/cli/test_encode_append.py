@@ -116,6 +116,14 @@ def test_a_file_that_became_unreadable_keeps_its_archived_version(place) -> None
     assert all(np.array_equal(after[name], before[name]) for name in before)
 
 
+def test_only_what_was_replaced_is_said_to_be(place) -> None:
+    (place / "in" / "image_0002.png").write_bytes(b"\x89PNG\r\n\x1a\ngarbage")
+    save(place / "in" / "image_0003.png", natural(64, 48, seed=60))
+    told = tpca("encode", place / "in", "-o", place / "a.h5", "--append", code=3)
+    said = [line for line in told.err.splitlines() if "archived version replaced by" in line]
+    assert len(said) == 1 and "image_0003.png" in said[0] and "1 replaced" in told.out
+
+
 def test_only_broken_news_leave_the_file_alone(place) -> None:
     (place / "in" / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
     before = state(place / "a.h5")
@@ -248,7 +256,8 @@ def test_a_budget_holds_for_the_whole_archive(place, target) -> None:
 
 def test_the_target_is_the_archives_own(place) -> None:
     save(place / "in" / "new.png", natural(48, 64, seed=50))
-    assert "psnr" in append(place, "--psnr", 40, code=2).json["error"]
+    for planned in ([], ["--dry-run"]):
+        assert "psnr" in append(place, "--psnr", 40, *planned, code=2).json["error"]
     assert append(place, "--psnr", 34).json["appended"]["added"] == 1
 
 

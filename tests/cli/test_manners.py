@@ -13,7 +13,7 @@ import pytest
 from command import tpca
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import folder, natural, save
+from pictures import folder, natural, save, save_frames
 
 from tpca_cli.archive.reader import Archive
 from tpca_cli.cli import console as text
@@ -207,6 +207,20 @@ def test_a_closed_stream_costs_nothing_but_what_it_would_have_shown(closed, phot
         f"{shlex.join(command[:-1])} --json {closed}", shell=True, cwd=tmp_path, capture_output=True
     )
     assert failed.returncode == 6  # it exists now
+
+
+def test_one_is_not_called_several(tmp_path) -> None:
+    folder(tmp_path / "in", 2)
+    save_frames(tmp_path / "in" / "film.gif", [natural(seed=seed) for seed in range(2)])
+    archive = tmp_path / "a.h5"
+    told = tpca("encode", tmp_path / "in", "-o", archive, "--step", 8, "--force")
+    assert "1 image is archived in part: " in told.err
+    save(tmp_path / "in" / "image_0001.png", natural(seed=9))
+    tpca("encode", tmp_path / "in", "-o", archive, "--append", "--force")
+    told = tpca("repack", archive, "-o", tmp_path / "b.h5")
+    assert "3 images, 1 replaced image dropped, " in told.out
+    told = tpca("repack", tmp_path / "b.h5", "-o", tmp_path / "c.h5")
+    assert "3 images, 0 replaced images dropped, 1 block became 1" in told.out
 
 
 def test_phones_of_108_megapixels_pass(photos, tmp_path) -> None:

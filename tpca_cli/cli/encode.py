@@ -312,8 +312,10 @@ def _append(console: Console, wanted: AppendRequest) -> int:
     result = append(wanted, console.say, console.progress)
     console.skipped(result.skipped)
     done = "replaced by" if wanted.on_change == "replace" else "kept, in spite of"
+    unread = {item.path for item in result.skipped}
     for path in result.changed:
-        console.say(f"archived version {done} {printable(path)}")
+        if path not in unread:
+            console.say(f"archived version {done} {printable(path)}")
     new = result.extended
     warning = new.warning if new else ""
     _tell_quality(console, result.low_quality, warning)
@@ -384,9 +386,9 @@ def _tell_raw(console: Console, items: Sequence[Skipped]) -> None:
 
 def _tell_partial(console: Console, facts: Mapping[str, Any]) -> None:
     if facts["partial"]:
+        some = "1 image is" if facts["partial"] == 1 else f"{facts['partial']} images are"
         console.say(
-            f"{facts['partial']} images are archived in part: `tpca verify --against` does not call their "
-            "files safe to delete. They are without:"
+            f"{some} archived in part: `tpca verify --against` calls no such file safe to delete. Left out:"
         )
         for reason, count in list(facts["partial_reasons"].items())[:SHOWN_REASONS]:
             console.say(f"  {count:6}  {reason}")

@@ -79,8 +79,8 @@ def command(
     }
     console.result(
         data,
-        f"{counted(result.images, 'image')}, {result.dropped} replaced ones dropped, "
-        f"{result.old_blocks} blocks became {result.new_blocks}\n"
+        f"{counted(result.images, 'image')}, {counted(result.dropped, 'replaced image')} dropped, "
+        f"{counted(result.old_blocks, 'block')} became {result.new_blocks}\n"
         f"{printable(output)}: {human(before)} became {human(facts['archive_bytes'])}",
     )
     return options.EXIT_SKIPPED if result.lost else 0

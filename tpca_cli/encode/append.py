@@ -134,6 +134,7 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
     limit = usual_or_more(request.encode.reading.max_pixels)
     with Archive(request.encode.output, ready=False, max_pixels=limit) as archive:
         require_pictures(printable(archive.path), archive.holds_tensors)
+        _target_of_new(archive, Target.from_dict(archive.target), request.target)  # may be refused
         found = scanned(request.encode, whole=any_exact(archive.meta["groups"]))
         news = changes(archive, found.refs, request.encode.reading)
         return {
