@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +67,15 @@ def test_nothing_is_read_after_closing(exact, path, tmp_path) -> None:
                 way(position)
     with pickle.loads(copy) as again:
         assert np.array_equal(again[0], first)
+
+
+def test_a_relative_path_is_of_the_folder_where_it_was_given(path, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with tpca_cli.Archive("a.h5") as archive:
+        assert archive.path == Path("a.h5")
+        monkeypatch.chdir(tmp_path)
+        with pickle.loads(pickle.dumps(archive)) as other, pickle.loads(pickle.dumps(other)) as third:
+            assert np.array_equal(other[5], archive[5]) and np.array_equal(third[5], archive[5])
 
 
 def test_worker_processes_read_the_same_pixels(path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +76,16 @@ def test_nothing_is_read_after_closing(scores: Scores) -> None:
         for position in (0, 8):
             with pytest.raises(UsageError, match=r"s\.h5 is closed"):
                 way(position)
+
+
+def test_a_relative_path_is_of_the_folder_where_it_was_given(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    with Scores("s.h5", basis="b.h5") as scores:
+        assert scores.path == Path("s.h5")
+        monkeypatch.chdir(tmp_path)
+        with pickle.loads(pickle.dumps(scores)) as other:
+            np.testing.assert_array_equal(other[3], scores[3])
+            with pickle.loads(pickle.dumps(other)) as third:
+                np.testing.assert_array_equal(third[3], scores[3])

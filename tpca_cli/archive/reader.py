@@ -15,6 +15,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -75,6 +76,8 @@ class Archive(batches.Named):
         self._cut = cut
         self._limits = Limits(max_pixels)
         self._open()
+        # for other processes, which may be in another folder
+        self._place = self.path.absolute() if isinstance(self.path, Path) else self.path
 
     def _open(self) -> None:
         self._lock = threading.Lock()
@@ -411,7 +414,7 @@ class Archive(batches.Named):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("path", "mode", "cache_blocks", "workers", "_basis", "_skim", "_ready", "_cut", "_limits")
-        return {name: self.__dict__[name] for name in kept}
+        return {name: self.__dict__[name] for name in kept} | {"path": self._place, "_place": self._place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

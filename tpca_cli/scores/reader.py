@@ -17,6 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -56,10 +57,11 @@ class Scores(Named):
     ) -> None:
         """`basis` is the basis file of scores that only link to it; `skim` is for a page about the file."""
         self.path = store.location(path)
-        self._basis_path = basis
+        self._basis_path = None if basis is None else _lasting(store.location(basis))
         self._skim = skim
         self._max_pixels = max_pixels
         self._open()
+        self._place = _lasting(self.path)  # for other processes, which may be in another folder
 
     def _open(self) -> None:
         self._lock = threading.Lock()
@@ -403,8 +405,14 @@ class Scores(Named):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in ("path", "_basis_path", "_skim", "_max_pixels")}
+        kept = {name: vars(self)[name] for name in ("_basis_path", "_skim", "_max_pixels")}
+        return kept | {"path": self._place, "_place": self._place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
+
+
+def _lasting(path: Path | store.Address) -> Path | store.Address:
+    """The same place from whatever folder it is opened later; an address is that already."""
+    return path.absolute() if isinstance(path, Path) else path
