@@ -98,6 +98,20 @@ def test_components_alone_are_the_truncation(method, held, center, tmp_path) -> 
     assert psnr(frames, decoded(archive, tmp_path / "out"), 255) == pytest.approx(promised, abs=0.06)
 
 
+@pytest.mark.parametrize("m", [4, 12, 40])
+def test_components_of_tiles_are_the_strongest_rank_1_tensors(m, tmp_path) -> None:
+    """Tiles count turned as well, so that their modes are nearly, not quite, those of the equations."""
+    frames = eq.images(60, (16, 24, 3))
+    folder = folder_of(frames, tmp_path / "in")
+    words = ("--method", "rank1", "--tile", 8, "--components", m, "--force", "--quiet")
+    tpca("encode", folder, "-o", tmp_path / "a.h5", *words, code=None)
+    tiles = frames.reshape(60, 2, 8, 3, 8, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, 8, 8, 3)  # (n, 8, 8, 3)
+    lost = eq.rank1_error(tiles, False, m) / frames.size + 1 / 12  # the latter by rounding to pixels
+    assert (
+        psnr(frames, decoded(tmp_path / "a.h5", tmp_path / "out"), 255) >= 10 * np.log10(255**2 / lost) - 0.1
+    )
+
+
 @pytest.mark.parametrize("method", ["operator", "rank1", "subspace"])
 def test_only_the_components_that_are_used_are_stored(method, tmp_path) -> None:
     folder = folder_of(eq.images(60, (16, 24, 3)), tmp_path / "in")
