@@ -261,6 +261,19 @@ def test_the_target_is_the_archives_own(place) -> None:
     assert append(place, "--psnr", 34).json["appended"]["added"] == 1
 
 
+def test_a_step_that_is_asked_for_is_taken_beside_groups_of_other_steps(tmp_path) -> None:
+    """Lossy images may join exact ones with a target of their own, and each night with another one."""
+    nights = [["--exact"], ["--psnr", 33], ["--step", 4], ["--psnr", 33], ["--step", 4], ["--components", 40]]
+    used = []
+    for night, asked in enumerate(nights):
+        save(tmp_path / "in" / f"{night}.png", natural(48, 64, seed=night))
+        groups = append(tmp_path, "--force", *asked, code=None).json["groups"]
+        with Archive(tmp_path / "a.h5") as archive:
+            used.append(int(archive.index.group_of[-1]))
+    assert groups[used[2]]["step"] == 4 and used[2] == used[4]
+    assert groups[used[5]]["components"] == 40
+
+
 def test_the_first_run_makes_the_archive(place) -> None:
     (place / "a.h5").unlink()
     append(place, "--psnr", 30)

@@ -213,7 +213,15 @@ class _Work:
         return [n for n in range(len(self.archive.groups) - 1, -1, -1) if not self.archive.is_exact(n)]
 
     def _usable(self, number: int) -> bool:
-        return not self.given or self.archive.groups[number].made_with(self.given)
+        if self.given:
+            return self.archive.groups[number].made_with(self.given)
+        target, coder = self.request.target, self.archive.coder(number)
+        if target == Target.from_dict(self.archive.target):
+            return True
+        # lossy images beside exact ones: the group may be of another target, and no search finds a step
+        if target.kind == "step":
+            return math.isclose(coder.step, target.value, rel_tol=0.01)
+        return target.kind != "components" or coder.components == target.components
 
     def _kind(self, number: int) -> Kind:
         meta = self.archive.groups[number].meta
