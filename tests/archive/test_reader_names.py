@@ -105,7 +105,23 @@ def test_what_is_no_image_is_refused(mixed) -> None:
             archive.read(0, components=-1)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_tensors_have_no_mode(dtype, tmp_path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        values = np.random.default_rng(number).integers(0, 200, (6, 5, 4))
+        np.save(tmp_path / "in" / f"{number}.npy", values.astype(dtype))
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--components", 2)
+    with Archive(tmp_path / "a.h5", mode="L") as archive, Archive(tmp_path / "a.h5") as plain:
+        assert plain[0].shape == (6, 5, 4)
+        for way in (lambda: archive[0], lambda: archive.read_many([0])):
+            with pytest.raises(UsageError, match="is a tensor: open without a mode"):
+                way()
+
+
 def test_a_mode_that_does_not_exist_is_refused(mixed) -> None:
+    with pytest.raises(UsageError, match="cache_blocks is -1"):
+        Archive(mixed, cache_blocks=-1)
     with pytest.raises(tpca_cli.UsageError, match="RGB"):
         Archive(mixed, mode="CMYK")
 

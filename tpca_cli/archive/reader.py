@@ -66,6 +66,8 @@ class Archive(batches.Named):
         """
         if mode not in (None, "L", "LA", "RGB", "RGBA"):
             raise UsageError(f"mode {mode!r} is not one of L, LA, RGB and RGBA")
+        if cache_blocks < 0:
+            raise UsageError(f"cache_blocks is {cache_blocks}: at least 0 of them can be kept")
         self.path = store.location(path)
         self.mode = mode
         self.cache_blocks = cache_blocks
@@ -200,6 +202,8 @@ class Archive(batches.Named):
         pixels = np.ascontiguousarray(narrow(pixels, self.index.mode(int(self.alive[position]))))
         if self.mode is None:
             return pixels
+        if self.holds_tensors and self.item(position) is not None:
+            raise UsageError(f"{printable(self.names_bytes[position])} is a tensor: open without a mode")
         if pixels.dtype != np.uint8:
             name = printable(self.names_bytes[position])
             raise UsageError(f"{name} has 16 bits per sample, mode {self.mode} 8: open without a mode")
