@@ -29,8 +29,10 @@ def test_shortened_names_fit_and_keep_their_ends(text: str, room: int) -> None:
     if text_width(text, FONT) <= room:
         assert short == text
     else:
-        head, _, tail = short.partition("..") if short.count("..") == 1 else (short[:1], "", short[-1:])
-        assert not short or (text.startswith(head) and text.endswith(tail))
+        # the text may have dots of its own beside those for what was left out
+        cuts = [at for at in range(len(short)) if short.startswith("..", at)]
+        kept = [(short[:at], short[at + 2 :]) for at in cuts]
+        assert not short or any(text.startswith(head) and text.endswith(tail) for head, tail in kept)
 
 
 def test_every_mode_becomes_rgb() -> None:
