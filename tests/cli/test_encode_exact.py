@@ -227,6 +227,15 @@ def test_a_file_in_another_format_keeps_what_travels_with_it(format, tmp_path):
     assert said["same_pixels"] == (0 if format == "jpeg" else 2)
 
 
+def test_files_without_pixels_are_not_compared_with_pixels(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "drawing.svg").write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg"/>')
+    said = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--exact", "--force").out
+    assert "times the files" in said and "the pixels" not in said
+    shown = tpca("inspect", tmp_path / "a.h5").out
+    assert "the source files" in " ".join(shown.split()) and "the raw pixels" not in shown
+
+
 def test_lossy_images_join_an_exact_archive(tmp_path):
     save(tmp_path / "in" / "a.png", natural(seed=1))
     tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--exact")

@@ -395,9 +395,10 @@ def _tell_partial(console: Console, facts: Mapping[str, Any]) -> None:
 
 
 def _summary(console: Console, output: Path, facts: Mapping[str, Any]) -> str:
+    share = f"{times(facts['ratio_raw'])} the pixels, " if facts["raw_bytes"] else ""  # or files only
     return (
         f"{counted(facts['images'], 'image')}, {human(facts['source_bytes'])} of files, "
         f"{human(facts['raw_bytes'])} of pixels, in {duration(console.seconds)}\n"
         f"{printable(output)}: {human(facts['archive_bytes'])}, {times(facts['ratio_source'])} the files, "
-        f"{times(facts['ratio_raw'])} the pixels, {shown_quality(facts)}"
+        f"{share}{shown_quality(facts)}"
     )

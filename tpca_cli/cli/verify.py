@@ -53,7 +53,7 @@ SHOWN = 20
     type=options.Number(-100, 100),
     metavar="Q",
     help="With --against: the least SSIMULACRA 2 of each image, as measured while encoding; measured anew "
-    "where it was not, and with --decode.",
+    "where it was not, and with --decode. Alone, it leaves the tenth of the variance in force.",
 )
 @click.option(
     "--print0-verified",

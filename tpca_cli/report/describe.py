@@ -74,9 +74,10 @@ def archive_facts(archive: Archive) -> Facts:
     """The facts of an archive that is already open."""
     data = {"format": "tpca-archive", **archive.info()}
     size = data["archive_bytes"]
+    raw = f"{_compared(data['ratio_raw'])} the raw pixels, " if data["raw_bytes"] else ""  # or files only
     headline = (
-        f"archive of {counted(data['images'], 'image')}, {human(size)}: {_compared(data['ratio_raw'])} "
-        f"the raw pixels, {_compared(data['ratio_source'])} the source files"
+        f"archive of {counted(data['images'], 'image')}, {human(size)}: {raw}"
+        f"{_compared(data['ratio_source'])} the source files"
     )
     sections = [
         Section("images", _image_rows(archive, data)),
