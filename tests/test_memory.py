@@ -67,6 +67,13 @@ def test_decoding_beyond_the_memory_is_refused_before_anything_is_written(
     tpca("decode", archive, "-o", out, "--memory", LEAST_MEMORY, "--select", "small.png")
 
 
+def test_files_that_an_archive_holds_are_not_weighed_by_their_pixels(large: Path, tmp_path: Path) -> None:
+    save(large / "large.jpg", natural(500, 600))
+    tpca("encode", large / "large.jpg", "-o", tmp_path / "a.h5", "--exact")
+    tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out", "--memory", LEAST_MEMORY)
+    assert (tmp_path / "out" / "large.jpg").read_bytes() == (large / "large.jpg").read_bytes()
+
+
 def test_too_little_memory_is_a_wrong_option(tmp_path: Path) -> None:
     outcome = tpca("encode", tmp_path, "-o", tmp_path / "a.h5", "--memory", "100M", code=2)
     assert "256M or more" in outcome.err

@@ -27,6 +27,11 @@ def writing_bytes(pixels: int, channels: int, sample_bytes: int) -> int:
     return pixels * (4 + 2 * channels * sample_bytes)
 
 
+def keeping_bytes(file_bytes: int) -> int:
+    """What a file takes that is kept as it is: itself, deflated, joined to a block and read back."""
+    return 4 * file_bytes
+
+
 @dataclass(frozen=True)
 class Room:
     """What `--memory` leaves for pictures while workers share it; `most` if there is only one of both."""

@@ -281,3 +281,18 @@ def test_deep_folders_need_no_recursion(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
     assert len(scan([tmp_path]).skipped) == 1
+
+
+def test_a_folder_that_cannot_be_looked_at_costs_only_itself(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below a path that is longer than the system allows."""
+    monkeypatch.chdir(photos)
+    for _ in range(23):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    monkeypatch.undo()
+    found = scan([photos])
+    assert names(found) == [b"a.b/3.png", b"a/1.png", b"b/2.png", b"top.png"]
+    (skipped,) = found.skipped
+    assert "folder cannot be" in skipped.reason

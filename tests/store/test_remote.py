@@ -207,6 +207,11 @@ def test_what_a_server_says_is_told(files: Path, tmp_path: Path) -> None:
         source = RemoteBytes(server.url("big"))
         with pytest.raises(OSError, match="does not serve ranges"):
             source.fill(memoryview(bytearray(10)), 200_000)
+        source.settle()
+        before = len(server.requests)
+        with pytest.raises(OSError, match="does not serve ranges"):
+            source.fill_once(memoryview(bytearray(10)), 200_000)
+        assert len(server.requests) == before + 1  # a whole file is not asked for again
         assert "No such file" in tpca("ls", server.url("missing.h5"), code=5).err
     gone = server.url("photos.h5")
     assert "onnect" in tpca("ls", gone, code=5).err

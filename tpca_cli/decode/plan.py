@@ -40,6 +40,7 @@ class Image:
     width: int
     mode_bits: int | None  # permissions of the source; None where the archive has none
     block: int  # that holds it, or its first band
+    source_size: int  # bytes of the file that it came from
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def _extras_of(archive: Restorable, position: int) -> images.Extras:
 def _image(archive: Restorable, position: int) -> Image:
     number, index = int(archive.alive[position]), archive.index
     block = index.blocks_of(number)[0]
-    return Image(number, index.mode(number), *index.shape(number), index.mode_bits(number), block)
+    size = int(index.images["source_size"][number])
+    return Image(number, index.mode(number), *index.shape(number), index.mode_bits(number), block, size)
 
 
 def _uniform(archive: Restorable, chosen: Sequence[int], format: str) -> list[Target]:

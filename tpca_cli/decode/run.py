@@ -19,7 +19,7 @@ from tpca_cli.decode.plan import AS_FILE, Restorable, Target, described, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.interfaces import Pixels, Progress
-from tpca_cli.memory import DEFAULT_MEMORY, Room, writing_bytes
+from tpca_cli.memory import DEFAULT_MEMORY, Room, keeping_bytes, writing_bytes
 from tpca_cli.names import check_names, folders_of, matching
 from tpca_cli.parallel import busy_map, ordered_map
 
@@ -128,13 +128,15 @@ def _runs(blocks: Sequence[list[Target]], workers: int) -> list[list[Target]]:
 def _weight(target: Target) -> int:
     """Bytes that writing an image takes."""
     image = target.image
-    channels = CHANNELS.get(image.mode, 1)  # a file that is no picture has none
-    return writing_bytes(image.height * image.width, channels, int(DTYPES[image.mode][1]))
+    pixels = image.height * image.width
+    if target.format == AS_FILE:  # of a JPEG the coefficients as well
+        return keeping_bytes(image.source_size) + 2 * pixels
+    return writing_bytes(pixels, CHANNELS[image.mode], int(DTYPES[image.mode][1]))
 
 
 def _check_memory(archive: Restorable, targets: Sequence[Target], room: Room) -> None:
-    """Refuse, before anything is written, what would take more memory than there is."""
-    heaviest = max(targets, key=_weight, default=None)
+    """Refuse, before anything is written, pixels that take more memory than there is; files go alone."""
+    heaviest = max((one for one in targets if one.format != AS_FILE), key=_weight, default=None)
     if heaviest is not None and (weight := _weight(heaviest)) > room.most:
         name = printable(archive.names_bytes[heaviest.position])
         raise UsageError(

@@ -19,7 +19,7 @@ from tpca_cli.formats import CHANNELS, DTYPES, FILE
 from tpca_cli.framing import WHOLE, Framing
 from tpca_cli.images import Header, Stamp, probe
 from tpca_cli.interfaces import Progress
-from tpca_cli.memory import reading_bytes
+from tpca_cli.memory import keeping_bytes, reading_bytes
 from tpca_cli.names import name_problem, restored_names
 from tpca_cli.parallel import ordered_map
 from tpca_cli.sources.read_plan import (
@@ -163,7 +163,7 @@ def probe_member(ref: ImageRef, reading: Reading, most: int) -> Member | Skipped
         weight = _weight(header, ref.size, most)
     except (ImageRefused, StorageError) as error:
         if reading.whole and isinstance(error, ImageRefused):
-            return Member(ref, 1, 1, FILE, weight=ref.size, why=str(error))
+            return Member(ref, 1, 1, FILE, weight=keeping_bytes(ref.size), why=str(error))
         return skip_or_fail(ref.path, error, reading.on_error)
     height, width = reading.size or (header.height, header.width)
     resized = (height, width) != (header.height, header.width)

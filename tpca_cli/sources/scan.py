@@ -244,9 +244,10 @@ class _Sweep:
                     if selected:
                         self.ignored.append(Skipped(entry.path, EXCLUDED))
                 elif entry.is_dir(follow_symlinks=False):
-                    found = entry.stat(follow_symlinks=False)
-                    key = (found.st_dev, found.st_ino)
-                    if key in folder.above:
+                    key = _key(entry)
+                    if key is None:
+                        self.skipped.append(Skipped(entry.path, "folder cannot be looked at"))
+                    elif key in folder.above:
                         self.ignored.append(Skipped(entry.path, "folder contains itself"))
                     elif selected or promising:
                         pending.append(_Folder(entry.path, parts, folder.above | {key}))
@@ -328,6 +329,15 @@ class _Sweep:
             linked=target != path and os.path.islink(path),
             file=found.st_dev << 64 | found.st_ino if found.st_ino else 0,
         )
+
+
+def _key(folder: os.DirEntry[bytes]) -> tuple[int, int] | None:
+    """What tells one folder from all others; None if it is gone, or its path too long."""
+    try:
+        found = folder.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _head(path: bytes) -> bytes:

@@ -23,6 +23,7 @@ PAGE_BYTES = 1 << 12  # a header is read with what follows it
 GAP_BYTES = 1 << 19  # of what was skipped and is read along, while the file is being opened
 KEPT_PAGES = 1 << 10
 PAUSES = (0.1, 1.0)  # seconds before another try
+NO_RANGES = "the server does not serve ranges: download the file"
 FINAL = (errno.ENOENT, errno.EACCES, errno.EINVAL)  # what another try does not mend
 
 
@@ -161,7 +162,9 @@ class RemoteBytes:
         for pause in (*PAUSES, None):
             try:
                 data = self._asked(start, stop)
-                if len(data) != stop - start:
+                if len(data) > stop - start:
+                    raise OSError(errno.EINVAL, NO_RANGES)
+                if len(data) < stop - start:
                     raise OSError(
                         errno.EIO, f"the server sent {len(data)} bytes of a range of {stop - start}"
                     )
@@ -191,7 +194,7 @@ def _as_system_error(error: Exception) -> OSError:
     if isinstance(error, PermissionError) or status in (401, 403):
         return OSError(errno.EACCES, os.strerror(errno.EACCES))
     if isinstance(error, ValueError):
-        return OSError(errno.EINVAL, "the server does not serve ranges: download the file")
+        return OSError(errno.EINVAL, NO_RANGES)
     if isinstance(error, FileNotFoundError) and cause is not None:
         return OSError(errno.EIO, _reason(cause))
     strerror = error.strerror if isinstance(error, OSError) else None
