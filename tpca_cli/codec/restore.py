@@ -9,7 +9,7 @@ if it followed the brightness as it does nearby. All in integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -38,6 +38,8 @@ LARGEST = 1023
 """Of a weight between channels, in 2^-BITS."""
 DARKEST, BRIGHTEST = -1024, 3071
 """Samples in 1/SUBPIXEL are clipped to these, so that float32 sums stay exact."""
+TOGETHER = 1 << 16
+"""Pixels that are multiplied at once while a filter is fitted."""
 SLOPE_LIMIT = 4 << BITS
 """How steeply a color may follow the brightness, in 2^-BITS."""
 FOLLOW_SHIFT, FOLLOW_LIMIT = 12, 4095
@@ -233,20 +235,22 @@ def fit(decoded: list[Singles], originals: list[Singles], bound: int = 0) -> Res
     size, colors = bright_count(bound), len(_colors(decoded[0].shape[1]))
     sums = np.zeros((CLASSES, size + 1, size + 1))
     for differences, before, after in zip(every, decoded, originals, strict=True):
-        classes = _classes(differences, borders).ravel().astype(np.uint8)
-        order = np.argsort(classes, kind="stable")
-        ends = np.cumsum(np.bincount(classes, minlength=CLASSES))
-        columns = np.stack([*differences, _color_error(before, after)]).reshape(size + 1, -1)
-        columns = columns.take(order, axis=1)  # (differences and error, pixels), class by class
-        for sums_of_class, part in zip(sums, np.split(columns, ends[:-1], axis=1), strict=True):
-            wide = part.astype(np.float64)
-            sums_of_class += wide @ wide.T
+        every_class = _classes(differences, borders).ravel().astype(np.uint8)
+        features = [*differences, _color_error(before, after)]
+        for part in _parts(every_class.size):
+            classes = every_class[part]
+            order = np.argsort(classes, kind="stable")
+            ends = np.cumsum(np.bincount(classes, minlength=CLASSES))
+            columns = _columns(features, part).take(order, axis=1)  # (features, pixels), class by class
+            for sums_of_class, wide in zip(sums, np.split(columns, ends[:-1], axis=1), strict=True):
+                sums_of_class += wide @ wide.T
     gram, right = sums[:, :size, :size], sums[:, :size, size:] / colors
     ridge = 1e-3 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size + 1e4
     systems = zip(gram + ridge * np.eye(size), right, strict=True)
     whole = np.concatenate([_whole_weights(*one) for one in systems])
     restorer = Restorer(borders, np.clip(whole, -127, 127), np.zeros((0, 0), np.int64), bound)
     channels = decoded[0].shape[1]
+    del every  # of one large picture they are as large as what comes
     return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, decoded, originals))
 
 
@@ -267,19 +271,29 @@ def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Sing
     size = feature_count(channels)
     gram, right = np.zeros((size, size)), np.zeros((size, channels))
     for before, after in zip(decoded, originals, strict=True):
-        differences = [d for channel in range(channels) for d in _differences(before[:, channel])]
-        columns = np.empty((size, before[:, 0].size))  # (features, pixels)
-        columns[: len(differences)] = np.stack(differences).reshape(len(differences), -1)
-        for column, away in zip(columns[len(differences) :], _follows(before), strict=True):
-            column[:] = away.ravel()
         change = restorer._by_brightness(before) * 2.0**-BITS
-        left = after - before
-        for channel in range(channels):
-            rest = left[:, channel] - (0 if _is_alpha(channel, channels) else change)
-            right[:, channel] += columns @ rest.ravel()
-        gram += columns @ columns.T
+        left = [
+            after[:, channel] - before[:, channel] - (0 if _is_alpha(channel, channels) else change)
+            for channel in range(channels)
+        ]
+        differences = [d for channel in range(channels) for d in _differences(before[:, channel])]
+        features: list[NDArray[Any]] = [*differences, *_follows(before)]
+        for part in _parts(change.size):
+            columns = _columns(features, part)
+            right += columns @ _columns(left, part).T
+            gram += columns @ columns.T
     ridge = 1e-4 * np.trace(gram) / size + 1e4
     return np.clip(_whole_weights(gram + ridge * np.eye(size), right), -LARGEST, LARGEST)
+
+
+def _parts(pixels: int) -> Iterator[slice]:
+    """All pixels, some at a time: as floats of 64 bits they take much memory."""
+    return (slice(start, start + TOGETHER) for start in range(0, pixels, TOGETHER))
+
+
+def _columns(features: Sequence[NDArray[Any]], part: slice) -> NDArray[np.float64]:
+    """Some pixels of planes (n, h, w) as (features, pixels)."""
+    return np.stack([feature.reshape(-1)[part] for feature in features]).astype(np.float64)
 
 
 def _whole_weights(gram: NDArray[np.float64], right: NDArray[np.float64]) -> Ints:
