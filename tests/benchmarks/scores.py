@@ -3,7 +3,8 @@
 All of it is CPU time of processes of their own, since the machine may be busy; ratios within one run count.
 Only decoding is what `tpca` does to read the files; the product is X @ U of the same shape in float64, in
 blocks, on pixels that are in memory. Both without the start of a process that imports numpy and the decoders,
-which is shown beside them. Modules are compiled beforehand, as they are where `tpca` is installed. With
+which is shown beside them. They have one thread each: two workers may share a core, where a second of CPU
+time does less. Modules are compiled beforehand, as they are where `tpca` is installed. With
 numkong, on a processor that has instructions for products of 8 bits, `tpca` multiplies slices of U.
 """
 
@@ -100,9 +101,13 @@ def main() -> None:
         for dtype in ("float32", "float64"):
             how = f"{slices_for(matrix, np.dtype(dtype).itemsize) or 'no'} slices"
             encode = ("encode", f"@{listed}", "-o", out, "--basis", basis, "--size", asked.size, "--plain")
-            seconds, peak = measured(*tpca, *encode, "--dtype", dtype, "--force", "--quiet")
-            shown = f"{seconds:.2f} | {peak:.0f} MB | {seconds / bar:.2f} of 2 x decoding plus one product"
-            print(f"| tpca encode --plain, {dtype}, {how} | {shown} |", flush=True)
+            for workers in (1, 2):
+                settings = ("--dtype", dtype, "--workers", workers, "--force", "--quiet")
+                seconds, peak = measured(*tpca, *encode, *settings)
+                shown = (
+                    f"{seconds:.2f} | {peak:.0f} MB | {seconds / bar:.2f} of 2 x decoding plus one product"
+                )
+                print(f"| --plain, {dtype}, {how}, workers: {workers} | {shown} |", flush=True)
         check(out, basis, listed)
 
 
