@@ -66,8 +66,8 @@ class Named:
         return position % len(self)
 
 
-def counted(components: int | None) -> int | None:
-    """The same number of components; UsageError for one that counts from the end."""
+def component_count(components: int | None) -> int | None:
+    """The number of components that was asked for; UsageError for one below zero, None for all of them."""
     if components is not None and components < 0:
         raise UsageError(f"components is {components}: at least 0 of them make an image")
     return components

@@ -179,8 +179,8 @@ class Archive(batches.Named):
 
     def read(self, position: int, *, components: int | None = None, threads: int = 0) -> Pixels:
         """One image, `(h, w, c)`; fewer `components` give a blurrier one; `threads` if not `workers`."""
-        if components is not None and components < 0:
-            raise UsageError(f"components is {components}: at least 0 of them make an image")
+        if components is not None:
+            batches.component_count(components)
         image = int(self.alive[position])
         blocks = self.index.blocks_of(image)
 

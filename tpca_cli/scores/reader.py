@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpca_cli import basisfile, store
-from tpca_cli.archive.batches import Named, counted
+from tpca_cli.archive.batches import Named, component_count
 from tpca_cli.archive.format import CHANNELS, DTYPES, IMAGE_COLUMNS, MODES, PEAK
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import MAX_PIXELS, MAX_SIDE, skipped_pair
@@ -274,7 +274,7 @@ class Scores(Named):
             return self.tensor(position, components=components)
         from tpca_cli.images import narrow  # late: numbers can be had without image decoders
 
-        position, components = self.place_of(position), counted(components)
+        position, components = self.place_of(position), component_count(components)
         block = self.index.blocks_of(position)[0]
         key = (block, components)
         with self._lock:
@@ -295,7 +295,7 @@ class Scores(Named):
 
     def tensor(self, position: int, *, components: int | None = None) -> Rows:
         """One tensor, rebuilt in its own shape and type."""
-        return tensor_of(self.of, self.coefficients(position)[:, : counted(components)])
+        return tensor_of(self.of, self.coefficients(position)[:, : component_count(components)])
 
     def about_tensor(self, position: int) -> dict[str, Any]:
         """Shape, type and form of a tensor."""
