@@ -38,7 +38,14 @@ def thumbnails(tmp_path_factory):
 def test_names_are_text_and_bytes_on_request(mixed) -> None:
     with Archive(mixed) as archive:
         assert sorted(archive.names_bytes)[0] == b"color-alpha.png" and b"\xff\xe4.png" in archive.names_bytes
-        assert [name.encode("utf-8", "surrogateescape") for name in archive.names] == archive.names_bytes
+        assert tuple(name.encode("utf-8", "surrogateescape") for name in archive.names) == archive.names_bytes
+
+
+def test_names_stay_those_of_the_archive(mixed) -> None:
+    """Whoever wants another order takes a copy: the names of later readings are not his to change."""
+    with Archive(mixed) as archive:
+        for names in (archive.names, archive.names_bytes):
+            assert isinstance(names, tuple) and sorted(names, reverse=True) != list(names)
 
 
 def test_an_image_is_found_by_its_name(mixed) -> None:

@@ -395,7 +395,7 @@ def test_scores_of_tensors_grow_by_what_is_new_or_changed(tmp_path: Path) -> Non
     assert tpca(*plain, archive, "--append", "--json").json["appended"]["unchanged"] == COUNT
     tpca(*plain, tmp_path / "anew.h5")
     with tpca_cli.Scores(archive) as scores, tpca_cli.Scores(tmp_path / "anew.h5") as anew:
-        assert sorted(scores.names_bytes) == anew.names_bytes
+        assert sorted(scores.names_bytes) == list(anew.names_bytes)
         order = [scores.names_bytes.index(name) for name in anew.names_bytes]
         np.testing.assert_allclose(scores.rows(0, COUNT)[order], anew.rows(0, COUNT), rtol=1e-12)
     tpca("verify", archive)

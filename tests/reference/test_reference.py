@@ -97,7 +97,7 @@ def test_the_constants_keep_every_prediction_in_bounds() -> None:
 def test_files_and_skeletons_of_exact_groups_are_read_the_same_way(path: Path) -> None:
     found = reference_exact.held(path)
     with Archive(path) as archive:
-        assert [item.name for item in found] == archive.names_bytes
+        assert tuple(item.name for item in found) == archive.names_bytes
         for position, item in enumerate(found):
             file = archive.file(position)
             assert (file is not None) == (item.way in ("files", "jpeg"))

@@ -44,6 +44,12 @@ def test_an_image_belongs_to_who_asked_for_it(scores: Scores) -> None:
             image[:] = 0
 
 
+def test_names_labels_and_eigenvalues_stay_those_of_the_file(scores: Scores) -> None:
+    assert all(isinstance(found, tuple) for found in (scores.names, scores.names_bytes, scores.labels))
+    with pytest.raises(ValueError, match="read-only"):
+        scores.eigenvalues[0] = 0
+
+
 def test_positions_count_from_either_end_and_names_are_found(scores: Scores) -> None:
     count = len(scores)
     for position, (text, raw) in enumerate(zip(scores.names, scores.names_bytes, strict=True)):

@@ -33,15 +33,15 @@ class Named:
     """Images in order, each with a name: what `Archive` and `Scores` have in common."""
 
     path: Path | Address
-    names_bytes: list[bytes]
+    names_bytes: tuple[bytes, ...]
 
     def __len__(self) -> int:
         return len(self.names_bytes)
 
     @cached_property
-    def names(self) -> list[str]:
+    def names(self) -> tuple[str, ...]:
         """The names as text; bytes that are not UTF-8 become surrogates, as in names that Python gives."""
-        return [name.decode("utf-8", "surrogateescape") for name in self.names_bytes]
+        return tuple(name.decode("utf-8", "surrogateescape") for name in self.names_bytes)
 
     @cached_property
     def _positions(self) -> dict[bytes, int]:

@@ -132,7 +132,7 @@ class Archive(batches.Named):
         self.holds_tensors = any("item" in group for group in groups)
         self._coders: dict[int, Coder] = {}
         self.alive = self.index.alive
-        self.names_bytes = [self.index.names[image] for image in self.alive]
+        self.names_bytes = tuple(self.index.names[image] for image in self.alive)
 
     def prepare(self) -> None:
         """Compile what its groups need: processes that are forked later inherit it."""

@@ -86,6 +86,7 @@ class Scores(Named):
         self.basis_digest = str(file.attrs["basis_digest"])
         self.components = int(meta["components"])
         self.eigenvalues: npt.NDArray[np.float64] = file.array("eigenvalue")
+        self.eigenvalues.flags.writeable = False  # who asks for them gets these
         self.item = item_of(meta, self.framing)
         if self.samples not in PEAK if self.item is None else self.samples != self.item.dtype:
             raise ValueError(f"samples of type {self.samples!r}")
@@ -100,7 +101,7 @@ class Scores(Named):
                 raise ValueError(f"{name!r} has not one digest for each piece")
         self.index = self._read_index()
         self.alive = self.index.alive
-        self.names_bytes = list(self.index.names)
+        self.names_bytes = self.index.names
         counts = frame_counts(self.index, self.framing)
         self._starts = np.concatenate([[0], np.cumsum(counts)])  # frames before each image, and all
         if int(self._starts[-1]) != self.frames:
@@ -196,9 +197,9 @@ class Scores(Named):
         return int(np.searchsorted(self._starts, row, "right")) - 1
 
     @cached_property
-    def labels(self) -> list[str]:
+    def labels(self) -> tuple[str, ...]:
         """The folder of each image."""
-        return [label_of(name).decode("utf-8", "surrogateescape") for name in self.names_bytes]
+        return tuple(label_of(name).decode("utf-8", "surrogateescape") for name in self.names_bytes)
 
     def rows(self, start: int, stop: int) -> Rows:
         """Coefficients of the frames `start` to `stop`, (stop - start, M)."""
