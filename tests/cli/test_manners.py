@@ -48,6 +48,29 @@ MISSING = [
 ]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("encode", "{photos}", "-o", "s3://bucket/a.h5"),
+        ("encode", "{photos}", "-o", "https://host/a.h5", "--append"),
+        ("fit-basis", "{photos}", "-o", "s3://bucket/b.h5"),
+        ("repack", "{archive}", "-o", "s3://bucket/a.h5"),
+        ("decode", "{archive}", "-o", "s3://bucket"),
+        ("export", "{archive}", "-o", "s3://bucket/shards"),
+        ("inspect", "{archive}", "--report", "s3://bucket/a.html"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_written_to_an_address(arguments, photos, archive, tmp_path, monkeypatch) -> None:
+    """Where a path is meant, its first part would be a folder `s3:`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:" / "bucket").mkdir(parents=True)  # that some earlier command may have left
+    filled = [word.format(photos=photos, archive=archive) for word in arguments]
+    outcome = tpca(*filled, code=2)
+    assert "is an address" in outcome.err and "there is no folder" not in outcome.err
+    assert [path.name for path in tmp_path.rglob("*")] == ["s3:", "bucket"]
+
+
 @pytest.mark.parametrize("arguments", MISSING, ids=" ".join)
 def test_a_missing_input_is_one_exit_code_everywhere(
     arguments, photos, archive, tmp_path, monkeypatch

@@ -29,9 +29,7 @@ Examples:
 
 @click.command("decode", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to write into."
-)
+@click.option("-o", "--output", required=True, type=options.Output(), help="The folder to write into.")
 @options.select_option
 @click.option(
     "--select-from",

@@ -24,7 +24,7 @@ Examples:
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path),
+    type=options.Output(),
     help="The folder to write into: new or empty.",
 )
 @click.option(

@@ -131,21 +131,43 @@ class InputFile(click.Path):
         return super().convert(value, param, ctx)
 
 
-class OutputFile(click.Path):
+class Output(click.Path):
+    """A file or folder to write: only reading takes addresses."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a usage error."""
+        if "://" in str(value):
+            from tpca_cli.store import is_remote
+
+            if is_remote(value):
+                self.fail(
+                    f"{printable(value)} is an address, and those are only read from: "
+                    "write to a file or folder here, and upload that",
+                    param,
+                    ctx,
+                )
+        return super().convert(value, param, ctx)
+
+
+class OutputFile(Output):
     """A file to write: its folder must be there, and a picture must have an ending that says its format."""
 
     def __init__(self, endings: Sequence[str] = ()) -> None:
-        super().__init__(path_type=Path)
+        super().__init__()
         self.endings = tuple(endings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path; an error that names the folder, or the endings that are known."""
+        path = super().convert(value, param, ctx)
         folder = os.path.dirname(value) or os.curdir
         if not os.path.isdir(folder):
             raise StorageError(f"there is no folder {printable(folder)}: make it first")
         if self.endings and not str(value).lower().endswith(self.endings):
             self.fail(f"{printable(value)} must end in {' or '.join(self.endings)}", param, ctx)
-        return super().convert(value, param, ctx)
+        return path
 
 
 class FormatChoice(click.Choice[str]):
