@@ -130,6 +130,23 @@ def test_what_is_not_ours_is_neither_used_nor_removed(tmp_path: Path, kind: str,
     assert (archive.read_bytes() if archive.exists() else None) == before
 
 
+@pytest.mark.parametrize("length", [247, 248, 255])
+def test_work_for_a_long_name_is_kept_too(tmp_path: Path, length: int) -> None:
+    """In a folder of its own for every output."""
+    outputs = [tmp_path / ("x" * (length - 4) + ending) for ending in ("1.h5", "2.h5")]
+    for number, output in enumerate(outputs):
+        Checkpoint(output, {}).put(number, {"a": number}, b"bytes")
+    for number, output in enumerate(outputs):
+        assert [Checkpoint(output, {}).get(k) is not None for k in (0, 1)] == [number == 0, number == 1]
+        remove_partial(output)
+    assert os.listdir(tmp_path) == []
+    folder(tmp_path / "in", 4, sizes=[(32, 32)])
+    tpca("encode", tmp_path / "in", "-o", outputs[0], "--step", 9)
+    folder(tmp_path / "in", 6, sizes=[(32, 32)])
+    tpca("encode", tmp_path / "in", "-o", outputs[0], "--append")
+    assert sorted(os.listdir(tmp_path)) == ["in", outputs[0].name]
+
+
 def test_a_link_in_place_of_the_mark_is_no_mark(tmp_path: Path) -> None:
     output = tmp_path / "a.h5"
     partial_folder(output).mkdir()

@@ -25,6 +25,7 @@ from typing import Any
 
 from tpca_cli import __version__, store
 from tpca_cli.errors import OutputExists, StorageError, printable
+from tpca_cli.store.files import NAME_BYTES, temporary_prefix
 
 DIGEST = 16
 MARK = "made-by-tpca"
@@ -81,8 +82,11 @@ class Checkpoint:
 
 
 def partial_folder(output: Path) -> Path:
-    """Where the work for an output is kept."""
-    return output.with_name(output.name + ".partial")
+    """Where the work for an output is kept: beside it, under a shorter name where that would be too long."""
+    name = os.fsencode(output.name)
+    if len(name) > NAME_BYTES - len(b".partial"):
+        name = temporary_prefix(name)[:-1]
+    return output.with_name(os.fsdecode(name + b".partial"))
 
 
 def claimed_folder(output: Path) -> Path:

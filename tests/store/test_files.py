@@ -115,6 +115,16 @@ for _ in range(60):
 """
 
 
+@pytest.mark.parametrize("length", [250, 251, 255])
+def test_the_lock_of_a_long_name_has_a_name_that_fits(tmp_path: Path, length: int) -> None:
+    target, other = tmp_path / ("x" * length), tmp_path / ("x" * (length - 1) + "y")
+    with store.lock(target), store.lock(other):
+        with pytest.raises(OutputExists, match="in use"), store.lock(target):
+            pass
+        assert len(os.listdir(tmp_path)) == 2
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_lock_that_is_removed_by_its_holder_is_never_held_twice(tmp_path: Path) -> None:
     target = tmp_path / "count"
     target.write_text("0")

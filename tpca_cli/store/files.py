@@ -26,6 +26,7 @@ from typing import Any
 from tpca_cli.errors import OutputExists, StorageError, printable
 
 AnyPath = str | bytes | os.PathLike[str]
+NAME_BYTES = 255  # that a name may have on file systems of Linux
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)

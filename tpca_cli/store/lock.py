@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tpca_cli.errors import OutputExists, StorageError, printable
-from tpca_cli.store.files import AnyPath, DeferredSignals, temporary_prefix
+from tpca_cli.store.files import NAME_BYTES, AnyPath, DeferredSignals, temporary_prefix
 
 _LOCK_PAUSE = 0.05  # seconds between two attempts
 DAY = 86400.0
@@ -29,7 +29,7 @@ _opened: set[int] = set()  # descriptors of lock files
 @contextmanager
 def lock(target: AnyPath, wait: float = 0) -> Iterator[None]:
     """Hold the lock of a target; wait at most `wait` seconds for another run to finish."""
-    path = os.fsencode(target) + b".lock"
+    path = _lock_path(os.fsencode(target))
     deadline = time.monotonic() + wait
     while True:
         fd, free = _open_lock(path), False
@@ -48,6 +48,14 @@ def lock(target: AnyPath, wait: float = 0) -> Iterator[None]:
                 "wait for it, or give a longer --lock-wait"
             )
         time.sleep(_LOCK_PAUSE)
+
+
+def _lock_path(target: bytes) -> bytes:
+    """Where the lock of a target is: beside it, under a shorter name where that would be too long."""
+    folder, name = os.path.split(target)
+    if len(name) > NAME_BYTES - len(b".lock"):
+        name = temporary_prefix(name)[:-1]
+    return os.path.join(folder, name + b".lock")
 
 
 def _open_lock(path: bytes) -> int:
