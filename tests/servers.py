@@ -20,6 +20,9 @@ class FileServer:
     root: Path
     ranges: bool = True
     failures: int = 0  # requests that it will drop from now on
+    headers: dict[str, str] = field(default_factory=dict)  # that it sends besides, or in place of its own
+    status: int = 0  # of its answers, without content, if not 0
+    hung_up: threading.Event = field(default_factory=threading.Event)  # on an answer that was being sent
     requests: list[tuple[str, str, int]] = field(default_factory=list)  # method, range, bytes sent
     port: int = 0
 
@@ -49,26 +52,35 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             state.failures -= 1
             self.close_connection = True
             return
+        if state.status:
+            self._head(state.status, {"Content-Length": "0"})
+            return
         if not path.is_file():
             self.send_error(404)
             return
         data = path.read_bytes()
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", "")) if state.ranges else None
         part = data[int(asked[1]) : int(asked[2]) + 1] if asked else data
-        self.send_response(206 if asked else 200)
+        headers = {"Content-Length": str(len(part))}
         if asked:
             end = int(asked[1]) + len(part) - 1
-            self.send_header("Content-Range", f"bytes {asked[1]}-{end}/{len(data)}")
+            headers["Content-Range"] = f"bytes {asked[1]}-{end}/{len(data)}"
         if state.ranges:
-            self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
+            headers["Accept-Ranges"] = "bytes"
+        self._head(206 if asked else 200, headers)
         state.requests.append((self.command, asked[0] if asked else "", len(part) if body else 0))
         if body:
             try:
                 self.wfile.write(part)
             except OSError:  # who asked for a part does not wait for the whole
                 self.close_connection = True
+                state.hung_up.set()
+
+    def _head(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (headers | self.state.headers).items():
+            self.send_header(name, value)
+        self.end_headers()
 
     def handle_one_request(self) -> None:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -141,7 +143,7 @@ def test_a_basis_may_be_behind_an_address(files: Path, server: FileServer, tmp_p
 
 
 def test_an_output_is_no_address(files: Path, server: FileServer) -> None:
-    assert tpca("encode", files / "photos", "-o", server.url("new.h5"), code=5).err
+    assert "is an address" in tpca("encode", files / "photos", "-o", server.url("new.h5"), code=2).err
     assert not list(files.rglob("new.h5"))
 
 
@@ -221,6 +223,47 @@ def test_what_a_server_says_is_told(files: Path, tmp_path: Path, monkeypatch: py
     assert "tpca-cli[remote]" in tpca("ls", "nosuch://host/photos.h5", code=1).err
     with pytest.raises(TpcaError):
         Archive("nosuch://host/photos.h5")
+
+
+def test_a_server_that_ignores_ranges_is_hung_up_on(files: Path, tmp_path: Path) -> None:
+    """It would send everything for every block."""
+    with open(tmp_path / "big", "wb") as file:
+        file.write((files / "photos.h5").read_bytes()[:48])
+        file.truncate(1 << 26)
+    with file_server(tmp_path, ranges=False) as server:
+        source = RemoteBytes(server.url("big"))
+        assert server.hung_up.wait(60)  # after the first bytes
+        source.settle()
+        server.hung_up.clear()
+        with pytest.raises(OSError, match="does not serve ranges"):
+            source.fill_once(memoryview(bytearray(10)), 200_000)
+        assert server.hung_up.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "words"),
+    [
+        (302, {"Location": "/photos.h5"}, "redirects without end"),
+        (302, {"Location": "ftp://host/photos.h5"}, "redirects to ftp://host/photos.h5"),
+        (500, {}, "answers 500"),
+        (403, {}, "Permission denied"),
+        (410, {}, "No such file"),
+        (0, {"Accept-Ranges": "none"}, "does not serve ranges"),
+        (0, {"Content-Encoding": "gzip"}, "does not tell its length"),
+    ],
+)
+def test_a_server_that_cannot_be_read_from_is_named(
+    server: FileServer, status: int, headers: dict[str, str], words: str
+) -> None:
+    server.status, server.headers = status, headers
+    done = subprocess.run(
+        [sys.executable, "-m", "tpca_cli", "ls", server.url("photos.h5")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (5, "", 1)
+    assert words in done.stderr
 
 
 def test_a_dropped_connection_is_tried_again(

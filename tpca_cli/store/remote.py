@@ -23,6 +23,7 @@ PAGE_BYTES = 1 << 12  # a header is read with what follows it
 GAP_BYTES = 1 << 19  # of what was skipped and is read along, while the file is being opened
 KEPT_PAGES = 1 << 10
 PAUSES = (0.1, 1.0)  # seconds before another try
+NO_LENGTH = "the server does not tell its length: download the file"
 NO_RANGES = "the server does not serve ranges: download the file"
 FINAL = (errno.ENOENT, errno.EACCES, errno.EINVAL)  # what another try does not mend
 
@@ -43,15 +44,16 @@ class RemoteBytes:
         self._file: Any = None
         self._system, self._name = self._connected()
         try:
-            # while it is opened a file object is asked, and not the system: it stops a server that ignores
-            # ranges and would send everything
             self._file = self._system.open(self._name, "rb", cache_type="none")
             size = getattr(self._file, "size", None)
-            if size is None and self._system.size(self._name) != 0:  # an empty file has a stream for object
-                raise OSError(errno.EINVAL, "the server does not tell its length: download the file")
+            if size is None:  # a stream: it has no length, or none of its ranges can be had, or it is empty
+                told = self._system.size(self._name)
+                if told != 0:
+                    raise OSError(errno.EINVAL, NO_LENGTH if told is None else NO_RANGES)
             self.size = int(size or 0)
             self._pieces.append((0, self._fetch(0, min(FIRST_BYTES, self.size)) if size else b""))
         except Exception as error:
+            self._close_file()
             raise StorageError.of(_as_system_error(error), self.address, "open") from error
 
     def _connected(self) -> tuple[Any, str]:
@@ -182,14 +184,19 @@ class RemoteBytes:
             return bytes(self._file.read(stop - start))
         if self._system is None:  # in a process that was forked
             self._system = self._connected()[0]
-        return bytes(self._system.cat_file(self._name, start=start, end=stop))
+        if not self.address.startswith("http"):
+            return bytes(self._system.cat_file(self._name, start=start, end=stop))
+        # a file object hangs up on a server that ignores ranges and would send everything, the system waits
+        with self._system.open(self._name, "rb", cache_type="none", size=self.size) as file:
+            file.seek(start)
+            return bytes(file.read(stop - start))
 
 
 def _as_system_error(error: Exception) -> OSError:
     """Whatever a server or a package says, as an error with a number and one line."""
     cause = error.__cause__  # of a file that is not found: what the server said
     status = getattr(cause or error, "status", None)
-    if isinstance(error, FileNotFoundError) and (cause is None or status in (404, 410)):
+    if status in (404, 410) or (isinstance(error, FileNotFoundError) and cause is None):
         return OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     if isinstance(error, PermissionError) or status in (401, 403):
         return OSError(errno.EACCES, os.strerror(errno.EACCES))
@@ -202,4 +209,11 @@ def _as_system_error(error: Exception) -> OSError:
 
 
 def _reason(error: BaseException) -> str:
-    return printable((" ".join(str(error).split()) or type(error).__name__)[:200])
+    kind, said = type(error).__name__, str(error)
+    if kind == "TooManyRedirects":
+        said = "the server redirects without end"
+    elif "Redirect" in kind:
+        said = f"the server redirects to {said}"
+    elif getattr(error, "status", 0):
+        said = f"the server answers {error.status} {getattr(error, 'message', '')}"  # type: ignore[attr-defined]
+    return printable((" ".join(said.split()) or kind)[:200])
