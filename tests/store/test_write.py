@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +172,48 @@ def test_an_exception_leaves_no_trace(tmp_path: Path) -> None:
         file.put("a", np.arange(5, dtype="u2"))
         file.stream("bulk", "u1", (4,), 3).append(np.zeros((7, 4), "u1"))
         raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("where", ["between two calls", "in a call"])
+def test_python_ends_while_a_thread_writes(tmp_path: Path, where: str) -> None:
+    """HDF5 closes its files when the process ends: by calls of Python, and not while a thread is in it."""
+    code = """
+import sys, threading, time
+import numpy as np
+from tpca_cli import store
+from tpca_cli.store import Field, Schema, hdf5
+
+reached, write = threading.Event(), hdf5.OutputFile.write
+
+def slow(self, data):
+    reached.set()
+    time.sleep(0.5)
+    return write(self, data)
+
+def work():
+    fields = {"bulk": Field("u1", (None, 8), bulk=True)}
+    with store.create(sys.argv[1], Schema("tpca-long", 1, fields)) as file:
+        if sys.argv[2] == "in a call":
+            hdf5.OutputFile.write = slow
+        stream = file.stream("bulk", "u1", (8,), 1 << 17)
+        while not reached.is_set():
+            stream.append(np.zeros((1 << 17, 8), np.uint8))
+            if sys.argv[2] != "in a call":
+                reached.set()
+        threading.Event().wait()
+
+threading.Thread(target=work, daemon=True).start()
+reached.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "a.h5", where],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
     assert os.listdir(tmp_path) == []
 
 

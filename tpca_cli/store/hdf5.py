@@ -7,6 +7,7 @@ writes after a failure is kept in memory, so that it can read it back while it c
 
 from __future__ import annotations
 
+import atexit
 import io
 import math
 import mmap
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 os.environ["HDF5_PLUGIN_PRELOAD"] = "::"
 
 with DeferredSignals():  # an import that a signal breaks in the middle does not say so
-    from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
+    from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5i, h5l, h5o, h5p, h5s, h5t, h5z
+    from h5py._objects import phil
 
 __all__ = [
     "BadFile",
@@ -57,6 +59,7 @@ __all__ = [
 CHUNK_BYTES = 1 << 24  # no chunk is larger, decoded
 GAP = 1 << 10  # between chunks there is little more than a checksum
 _APART_BYTES = 1 << 22
+_NAME = b"tpca"  # of every file, for HDF5
 _MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEADER = struct.Struct("<8sBBBBQQQQI")
 _ROOT = 36  # where the header has the address of the root
@@ -220,7 +223,8 @@ class Hdf5File:
         creation.set_obj_track_times(False)
         # attributes stay in the header: no heap for a few more than eight
         creation.set_attr_phase_change(32, 0)
-        self.id = h5f.create(b"tpca", h5f.ACC_TRUNC, creation, self._access())
+        with phil:  # see `_release`, which knows of no property lists
+            self.id = h5f.create(_NAME, h5f.ACC_TRUNC, creation, self._access())
 
     def apart(self, size: int) -> Any:
         """A file in memory for a small object of about this size, until `take_in`.
@@ -253,7 +257,8 @@ class Hdf5File:
         """
         self._check_header(cut)
         self.look_at(int.from_bytes(self.stream.read_at(_ROOT, 8), "little"))
-        self.id = h5f.open(b"tpca", h5f.ACC_RDONLY, self._access())
+        with phil:
+            self.id = h5f.open(_NAME, h5f.ACC_RDONLY, self._access())
 
     def look_at(self, address: int) -> None:
         """BadFile unless HDF5 can read the header of the object at this address within bounds."""
@@ -353,6 +358,22 @@ class Hdf5File:
         for thing in (*things, apart, file):
             if thing is not None and thing.valid:
                 thing.close()
+
+
+@atexit.register
+def _release() -> None:
+    """Close what threads still hold when Python ends: HDF5 would do it later, and call Python, which is gone.
+
+    Threads wait for ever before they call HDF5 again: one that Python stops within a call keeps the lock of
+    HDF5, which the end of the process waits for. Descriptors stay open: a thread may still be reading blocks,
+    and must not read another file instead.
+    """
+    phil.acquire()
+    with DeferredSignals():
+        for file in h5f.get_obj_ids(types=h5f.OBJ_FILE):
+            if h5f.get_name(file) == _NAME:
+                while file.valid:  # until nobody holds it
+                    h5i.dec_ref(file)
 
 
 def creation_properties(kind: np.dtype[Any], chunk: tuple[int, ...] | None, level: int) -> Any:

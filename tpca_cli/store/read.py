@@ -6,12 +6,10 @@ address is read by ranges (`remote`), through the same checks.
 
 from __future__ import annotations
 
-import atexit
 import errno
 import fcntl
 import os
 import stat
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -137,7 +135,6 @@ class Reader:
         self._kept: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}  # arrays until they are asked for
         self.leaves: dict[str, bytes] = {}  # the digests of those
         self._places: dict[str, list[tuple[int, int]]] = {}  # of the chunks of bulk data, once asked for
-        _readers[id(self)] = self
         try:
             with self._file.calls("read"):
                 found = check_file(self._file, schemas, cut=cut)
@@ -270,21 +267,6 @@ class Reader:
         if path not in self._entries:
             raise KeyError(f"no dataset {path!r} in {printable(self.path)}")
         return self._entries[path]
-
-
-_readers: weakref.WeakValueDictionary[int, Reader] = weakref.WeakValueDictionary()
-
-
-@atexit.register
-def _release() -> None:
-    """Close what threads still hold when Python ends: HDF5 would do it later, and call Python, which is gone.
-
-    Descriptors stay open: a thread may still be reading blocks, and must not read another file instead.
-    """
-    for reference in _readers.valuerefs():  # a list, whatever threads open meanwhile
-        reader = reference()
-        if reader is not None:
-            reader._close_file()
 
 
 def open_bytes(path: AnyPath) -> LocalBytes | RemoteBytes:
