@@ -20,7 +20,7 @@ from tpca_cli.archive.limits import usual_or_more
 from tpca_cli.checkpoint import Checkpoint, check_partial, remove_partial, removed_unless_interrupted
 from tpca_cli.encode.changes import differing
 from tpca_cli.encode.plain import Plain, PlainRequest, Rows, basis_of, given_basis, write
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import TpcaError, UsageError, printable
 from tpca_cli.frames.items import ItemFrames, check_items
 from tpca_cli.interfaces import Progress
 from tpca_cli.names import check_names
@@ -32,6 +32,9 @@ from tpca_cli.scores.writer import ScoresBasis
 from tpca_cli.sources.items import ItemRef, Items, find_items
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.tensors import Item
+
+SINGLE = 1e-30, 1e38
+"""Between which the largest coefficients have to lie to be kept in float32, with their smaller neighbors."""
 
 
 def encode_plain_items(
@@ -48,8 +51,8 @@ def encode_plain_items(
             return _append(request, old, progress, products)
     store.check_output(request.output, request.force)
     of = given_basis(request, tensors=True)
-    found, entries = _items(request, of.item, progress)
     dtype = DTYPES[request.dtype]
+    found, entries = _items(request, of.item, dtype, progress)
     with removed_unless_interrupted(request.output):
         rows = _projected(request, of, found, entries, dtype, progress, products)
         facts = write(request, Index.build(list(entries.values()), []), rows, of, found.skipped, dtype)
@@ -61,7 +64,7 @@ def _append(
 ) -> Plain:
     """Rows for what is new in the sources, behind those that are there."""
     of, dtype = basis_of(old, request), old.dtype.str
-    found, entries = _items(request, old.item, progress)
+    found, entries = _items(request, old.item, dtype, progress)
     digests = old.index.images["digest"]
     known = {name: digests[image].tobytes() for image, name in enumerate(old.names_bytes)}
     new = [ref for ref in found.refs if known.get(ref.name) != entries[ref.name].digest]
@@ -86,13 +89,22 @@ def _append(
 
 
 def _items(
-    request: PlainRequest, item: Item | None, progress: Progress | None
+    request: PlainRequest, item: Item | None, dtype: str, progress: Progress | None
 ) -> tuple[Items, dict[bytes, Entry]]:
     """The tensors of the sources that can be read, and what a file says of each."""
     if item is None:
         raise UsageError(f"{printable(request.output)} holds scores of images: write another file")
     limit, on_error = request.reading.max_pixels, request.reading.on_error
-    found = check_items(find_items(request.sources, limit, item, on_error), limit, on_error, progress).items
+    checked = check_items(find_items(request.sources, limit, item, on_error), limit, on_error, progress)
+    found = checked.items
+    # no coefficient is larger than the length of a tensor, |d_l| <= |X|
+    largest = max(-checked.smallest, checked.largest) * item.size**0.5
+    if dtype == DTYPES["float32"] and largest and not SINGLE[0] < largest < SINGLE[1]:
+        raise TpcaError(
+            f"{printable(found.refs[0].path)} and others have coefficients up to {largest:.2g}, and float32 "
+            f"holds those between {SINGLE[0]:g} and {SINGLE[1]:g}: give --dtype float64"
+            + (", with another output" if request.append else "")
+        )
     return found, {ref.name: _entry(ref, item) for ref in found.refs}
 
 
