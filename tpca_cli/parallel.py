@@ -15,6 +15,7 @@ import atexit
 import functools
 import gc
 import mmap
+import os
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -197,22 +198,46 @@ def side_by_side(
     For products with work on arrays between them, which BLAS's own threads would wait for. What is computed
     does not depend on the number of threads. Large results are `held` one per thread, or fewer.
     """
-    blas = _blas()
-    threads = max((int(library.num_threads) for library in blas.lib_controllers), default=1)
+    threads = max((int(library.num_threads) for library in _blas().lib_controllers), default=1)
     threads = threads if held is None else min(threads, held)
-    with blas.limit(limits=1):
+    with alone():
         yield from ordered_map(function, items, threads, window=None if held is None else threads)
 
 
-def alone() -> AbstractContextManager[Any]:
-    """BLAS in one thread, for work whose threads would mostly wait: on a busy machine they do so for long."""
-    context: AbstractContextManager[Any] = _blas().limit(limits=1)
-    return context
+@contextmanager
+def alone() -> Iterator[None]:
+    """BLAS in one thread, for work whose threads would mostly wait; the last of many to leave frees it."""
+    with _turn:
+        _limits.append(None if _limits else _blas().limit(limits=1))
+    try:
+        yield
+    finally:
+        with _turn:
+            limit = _limits.pop()  # the first of them goes last
+            if limit is not None:
+                _let_anybody_limit()
+                limit.restore_original_limits()
+                _let_anybody_limit()
 
 
-@functools.lru_cache(maxsize=1)
+def _let_anybody_limit() -> None:
+    """Newer threadpoolctl ignores all threads but the one that set a limit first."""
+    for library in _blas().lib_controllers:
+        getattr(library, "clear_controlling_thread", lambda force: None)(force=True)
+
+
+_limits: list[Any] = []  # one for everybody who is `alone` now; all but the first are None
+_turn = threading.Lock()
+os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
+
+
 def _blas() -> Any:
-    """The BLAS of numpy; looking for it takes as long as a product."""
+    """The BLAS of numpy and that of scipy, where they are loaded."""
+    return _loaded("numpy" in sys.modules, "scipy.linalg" in sys.modules)
+
+
+@functools.lru_cache  # looking for it takes as long as a product
+def _loaded(numpy: bool, scipy: bool) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
@@ -251,9 +276,7 @@ def _kept_busy(
     weight: Callable[[Item], float] | None,
     budget: float,
 ) -> Iterator[Result]:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with alone():
         if len(items) > 1 and can_fork():
             # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
             weights = None if weight is None else [weight(item) for item in items]

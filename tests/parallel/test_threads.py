@@ -8,15 +8,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tpca_cli import parallel
 from tpca_cli.errors import Interrupted
-from tpca_cli.parallel import busy_map, ordered_map
+from tpca_cli.parallel import alone, busy_map, ordered_map, side_by_side
 
 
 @settings(max_examples=20)
@@ -143,6 +146,38 @@ next(results)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0 and not ended.stderr
     assert 1 <= len(ended.stdout.split()) <= 1 + 2 * 2
+
+
+def blas_threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("way", ["alone", "side by side"])
+def test_the_last_to_leave_gives_blas_its_threads_back(way: str) -> None:
+    """Whoever came first, and whoever left first."""
+
+    def inside() -> Iterator[int]:
+        if way == "side by side":
+            yield from side_by_side(abs, [1, 2, 3])
+        else:
+            with alone():
+                yield 1
+
+    np.eye(2) @ np.eye(2)
+    before = blas_threads()
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        first, second = inside(), inside()
+        for pool, entered in ((one, first), (other, second)):
+            assert pool.submit(next, entered).result() == 1
+            assert set(blas_threads()) == {1}
+        one.submit(first.close).result()  # type: ignore[attr-defined]
+        assert set(blas_threads()) == {1}
+        other.submit(second.close).result()  # type: ignore[attr-defined]
+        assert blas_threads() == before
+        limit = one.submit(threadpool_limits, 1).result()  # and each of them may set one again
+        assert set(blas_threads()) == {1}
+        one.submit(limit.restore_original_limits).result()
+        assert blas_threads() == before
 
 
 def test_large_items_and_large_results_pass_each_other() -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from tpca_cli import basisfile, images, store
 from tpca_cli.archive.index import Entry, Index
@@ -32,7 +31,7 @@ from tpca_cli.encode.changes import changes, restorable_beside
 from tpca_cli.errors import ImageRefused, StorageError, UsageError, counted, printable
 from tpca_cli.framing import Framing
 from tpca_cli.interfaces import Progress, Say
-from tpca_cli.parallel import busy_map, ordered_map
+from tpca_cli.parallel import alone, busy_map, ordered_map
 from tpca_cli.scores.format import DTYPES, VERSION
 from tpca_cli.scores.project import MANY, Projector, runs_of
 from tpca_cli.scores.reader import Scores
@@ -157,7 +156,7 @@ def project_all(
         return pictures + 32 * sum(plan.counts[chosen]) * plan.basis.components
 
     room = reading.room
-    with threadpool_limits(1, user_api="blas"):
+    with alone():
         spread = ordered_map if plan.multiplies else busy_map
         found = spread(work, range(len(runs)), room.workers, weight=weight, budget=room.size)
         for number, result in enumerate(found):

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tpca_cli import store
 from tpca_cli.archive.index import Entry, Index
@@ -24,7 +23,7 @@ from tpca_cli.errors import TpcaError, UsageError, printable
 from tpca_cli.frames.items import ItemFrames, check_items
 from tpca_cli.interfaces import Progress
 from tpca_cli.names import check_names
-from tpca_cli.parallel import ordered_map
+from tpca_cli.parallel import alone, ordered_map
 from tpca_cli.scores.format import DTYPES, VERSION
 from tpca_cli.scores.project import PRODUCT_VALUES, Projector
 from tpca_cli.scores.reader import Scores
@@ -149,7 +148,7 @@ def _products(
         keep(numbered[0], data)  # here: what waits for an earlier product is not lost when that one fails
         return data
 
-    with threadpool_limits(1, user_api="blas"):
+    with alone():
         yield from ordered_map(
             work, enumerate(parts), room.workers, weight=lambda one: each * len(one[1]), budget=room.size
         )

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from tpca_cli import images
 from tpca_cli.archive.format import DIGEST_BYTES, VERSION
@@ -22,6 +21,7 @@ from tpca_cli.errors import StorageError
 from tpca_cli.frames.stage import Staged
 from tpca_cli.images import Header
 from tpca_cli.interfaces import Block, Progress
+from tpca_cli.parallel import alone
 from tpca_cli.scores.format import DTYPES
 from tpca_cli.scores.project import Projector, by_run, runs_of
 from tpca_cli.scores.writer import ScoresBasis, write_scores
@@ -57,7 +57,7 @@ def write_fitted_scores(
                 progress("projecting", done, frames.count)
 
     index = Index.build([_entry(ref, header) for ref, header in chosen], [])
-    with threadpool_limits(1, user_api="blas"):
+    with alone():
         write_scores(path, index, rows(), of, DTYPES[dtype], force=force)
 
 
