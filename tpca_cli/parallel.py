@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import functools
 import gc
 import mmap
 import os
@@ -24,6 +23,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -36,6 +36,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _LOOK = 0.2  # seconds between looks at whether a thread that is waited for lives
 _ROOM = 24 << 20  # bytes that must be free for a thread: 8 MB of stack, and what its first calls take
+_DIED = "a worker process died, perhaps for lack of memory; try again with --workers 1"
 _AHEAD = 2  # items that a worker has before it: one under way and one to go on with
 
 
@@ -205,42 +206,48 @@ def side_by_side(
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """BLAS in one thread, for work whose threads would mostly wait; the last of many to leave frees it."""
+def blas_threads(count: int) -> Iterator[None]:
+    """BLAS in so many threads, here and in all threads: the last to ask counts, the last to go restores."""
+    asked = [count]
     with _turn:
-        _limits.append(None if _limits else _blas().limit(limits=1))
+        _limits.append(asked)
+        _limit()
     try:
         yield
     finally:
         with _turn:
-            limit = _limits.pop()  # the first of them goes last
-            if limit is not None:
-                _let_anybody_limit()
-                limit.restore_original_limits()
-                _let_anybody_limit()
+            _limits[:] = [other for other in _limits if other is not asked]
+            _limit()
 
 
-def _let_anybody_limit() -> None:
-    """Newer threadpoolctl ignores all threads but the one that set a limit first."""
-    for library in _blas().lib_controllers:
-        getattr(library, "clear_controlling_thread", lambda force: None)(force=True)
+alone = partial(blas_threads, 1)
+"""For work whose threads would mostly wait: on a busy machine they do so for long."""
 
 
-_limits: list[Any] = []  # one for everybody who is `alone` now; all but the first are None
-_turn = threading.Lock()
+def _limit() -> None:
+    for blas in _blas().lib_controllers:
+        _before.setdefault(blas.filepath, blas.num_threads)
+        free = getattr(blas, "clear_controlling_thread", lambda force: None)
+        free(force=True)  # newer threadpoolctl ignores all threads but the one that set a limit first
+        blas.set_num_threads(_limits[-1][0] if _limits else _before.pop(blas.filepath, blas.num_threads))
+        free(force=True)
+
+
+_limits: list[list[int]] = []
+_before: dict[str, int] = {}  # threads that each library had
+_found: dict[tuple[bool, bool], Any] = {}
+_turn = threading.RLock()  # a map that nobody holds any more may end anywhere
 os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
 
 
 def _blas() -> Any:
-    """The BLAS of numpy and that of scipy, where they are loaded."""
-    return _loaded("numpy" in sys.modules, "scipy.linalg" in sys.modules)
+    """The BLAS of numpy and that of scipy, where loaded; to look for it takes as long as a product."""
+    loaded = "numpy" in sys.modules, "scipy.linalg" in sys.modules
+    if loaded not in _found:
+        from threadpoolctl import ThreadpoolController
 
-
-@functools.lru_cache  # looking for it takes as long as a product
-def _loaded(numpy: bool, scipy: bool) -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(user_api="blas")
+        _found[loaded] = ThreadpoolController().select(user_api="blas")
+    return _found[loaded]
 
 
 def can_fork() -> bool:
@@ -280,10 +287,8 @@ def _kept_busy(
         if len(items) > 1 and can_fork():
             # Forks inherit the items: numbers are all that is sent to them, and never fill a pipe.
             weights = None if weight is None else [weight(item) for item in items]
-            numbers = range(len(items))
-            for result, _ in forked_map(
-                lambda k, _: function(items[k]), numbers, workers, mmap.PAGESIZE, weights, budget
-            ):
+            work, numbers = (lambda k, _: function(items[k])), range(len(items))
+            for result, _ in forked_map(work, numbers, workers, mmap.PAGESIZE, weights, budget):
                 yield result
         else:
             yield from ordered_map(function, items, workers, weight=weight, budget=budget)
@@ -389,7 +394,7 @@ class _Crew:
         try:
             self._pipes[worker].send((index, item, slot))
         except OSError as error:
-            raise _died() from error
+            raise TpcaError(_DIED) from error
         self._load[worker] += 1
 
     def no_more(self) -> None:
@@ -398,7 +403,7 @@ class _Crew:
             try:
                 pipe.send(None)
             except OSError as error:
-                raise _died() from error
+                raise TpcaError(_DIED) from error
 
     def collect(self) -> dict[int, tuple[bool, Any]]:
         """Wait for at least one result: by item, whether it is good, and it or the exception."""
@@ -411,7 +416,7 @@ class _Crew:
             try:
                 index, good, result = pipe.recv()
             except (EOFError, OSError) as error:
-                raise _died() from error
+                raise TpcaError(_DIED) from error
             results[index] = (good, result)
             self._load[self._pipes.index(pipe)] -= 1
         return results
@@ -423,10 +428,6 @@ class _Crew:
         for worker in self._workers:
             if worker.pid is not None:
                 worker.join()
-
-
-def _died() -> TpcaError:
-    return TpcaError("a worker process died, perhaps for lack of memory; try again with --workers 1")
 
 
 def _serve(function: Callable[[Any, int], Any], pipes: list[tuple[Any, Any]], number: int) -> None:

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from tpca_cli import parallel
 from tpca_cli.errors import Interrupted
 from tpca_cli.parallel import alone, busy_map, ordered_map, side_by_side
+from tpca_cli.tensor_pca.solve import fixed_threads
 
 
 @settings(max_examples=20)
@@ -178,6 +179,20 @@ def test_the_last_to_leave_gives_blas_its_threads_back(way: str) -> None:
         assert set(blas_threads()) == {1}
         one.submit(limit.restore_original_limits).result()
         assert blas_threads() == before
+
+
+def test_a_number_of_blas_threads_is_given_back_beside_others() -> None:
+    """As fits ask for one, each in a thread of its own."""
+    np.eye(2) @ np.eye(2)
+    before = blas_threads()
+    contexts = [alone(), fixed_threads(), alone(), fixed_threads()]
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        pools = [one, other, other, one]
+        for pool, context in zip(pools, contexts, strict=True):
+            pool.submit(context.__enter__).result()
+        for number in (0, 3, 2, 1):
+            pools[number].submit(contexts[number].__exit__, None, None, None).result()
+        assert blas_threads()[: len(before)] == before
 
 
 def test_large_items_and_large_results_pass_each_other() -> None:

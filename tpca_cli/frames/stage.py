@@ -67,7 +67,7 @@ def stage(
     `elsewhere` reads the files, and keeps the frames, on other machines.
     """
     wish = FramingOptions(framing, size, tile, dtype, max_pixels)
-    key = list_key(refs, wish.to_dict())
+    key = "" if cache is None else list_key(refs, wish.to_dict())
     if cache is not None and os.path.lexists(cache):
         found = reuse(refs, cache, key, on_error)
         if found is not None:

@@ -9,10 +9,10 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tpca_cli.errors import UsageError
 from tpca_cli.interfaces import Frames, Progress
+from tpca_cli.parallel import blas_threads
 from tpca_cli.tensor_pca.algorithm1 import SINE, TOLERANCE, TensorOperator, solve_operator
 from tpca_cli.tensor_pca.algorithm1_streamed import solve_stream
 from tpca_cli.tensor_pca.algorithm2 import ModeOperators, solve_modes
@@ -28,7 +28,7 @@ def fixed_threads() -> Iterator[None]:
     """The same number of BLAS threads whatever the environment says: rounding depends on it."""
     import scipy.linalg  # noqa: F401  its BLAS must be loaded to be limited
 
-    with threadpool_limits(limits=os.cpu_count() or 1, user_api="blas"):
+    with blas_threads(os.cpu_count() or 1):
         yield
 
 
