@@ -29,6 +29,7 @@ from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis
 
 Progress = Callable[[str, int, int], None] | None
 Floats = npt.NDArray[np.float64]
+Trainer = tuple[Callable[[float], Coder], str]
 SLIDER_COUNTS = 7  # component counts that the page's slider offers
 GALLERY_COUNTS = 5  # and that a gallery shows
 RATE_SAMPLE = 64  # images on which curves are measured
@@ -49,8 +50,8 @@ class Contents(Protocol):
     def sample(self, sources: Sequence[str], count: int) -> list[SampleImage]:
         """Some images, with their originals where `sources` has them."""
 
-    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
-        """What makes a coder of the pictures for a step, and the method of its basis."""
+    def trainer(self, pictures: Sequence[Any]) -> Trainer | None:
+        """What makes a coder of the pictures for a step, and the method of its basis; None without one."""
 
     def listing(self) -> list[dict[str, Any]]:
         """Every image with its quality; nothing where the file holds no images."""
@@ -85,24 +86,30 @@ class Album:
         return images.encode_file(samples.gallery(chosen, counts), "RGB", format=format, quality=88)
 
     def curves(self, sources: Sequence[str], progress: Progress = None) -> tuple[charts.Curve, ...]:
-        """Curves on a sample of the sources: color images, or gray ones where there is no color."""
+        """Curves on a sample of the sources: color images, gray ones where color has no basis, or none."""
         found = self.contents.sample(sources, 4 * RATE_SAMPLE)
         originals = [s.original for s in found if s.original is not None and s.original.dtype == np.uint8]
         for channels in (3, 1):
             alike = [pixels for pixels in originals if pixels.shape[2] == channels]
-            if alike:
-                pictures = alike[:RATE_SAMPLE]
-                train, method = self.contents.trainer(pictures)
+            pictures = alike[:RATE_SAMPLE]
+            if alike and (found_coders := self.contents.trainer(pictures)) is not None:
+                train, method = found_coders
                 # the sample stands for all such images of the sources, and pays its share of their basis
                 everything = len(alike) * max(1.0, samples.count(sources) / len(found))
                 return samples.rate_curves(pictures, train, method, len(pictures) / everything, progress)
-        raise UsageError("rate-distortion curves need 8-bit gray or color images in the source")
+        return ()
 
     def rate_distortion(
         self, sources: Sequence[str], progress: Progress = None, format: str = "png"
     ) -> bytes:
         """A picture of the rate-distortion curves."""
+        if isinstance(self.contents, ScoresContents):
+            raise UsageError("a scores file has no rate-distortion curve: inspect its basis or an archive")
         measured = self.curves(sources, progress)
+        if not measured:
+            raise UsageError(
+                "rate-distortion curves need 8-bit gray or color images in the source, and a basis for such"
+            )
         return charts.to_file([charts.rate_chart(measured)], f"{self.facts.name}: bits and quality", format)
 
     def scatter(self, format: str = "png") -> bytes:
@@ -181,7 +188,7 @@ class ArchiveContents:
                 energy += (coefficients.astype(np.float64) ** 2).sum(axis=0)
         return Spectrum("energies", np.sort(energy)[::-1], float(energy.sum()))
 
-    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+    def trainer(self, pictures: Sequence[Any]) -> Trainer | None:
         """Coders with the first basis of the archive that holds such pictures."""
         channels = pictures[0].shape[2]
         for number, group in enumerate(self.archive.groups):
@@ -191,7 +198,7 @@ class ArchiveContents:
             if coder.framing.channels == channels and coder.basis.dtype == np.uint8:
                 train = partial(_train, pictures, coder)
                 return train, str(group.meta["method"])
-        raise UsageError("the archive has no basis for 8-bit images of this kind")
+        return None
 
 
 def _train(pictures: Sequence[Any], like: Coder, step: float) -> Coder:
@@ -222,10 +229,10 @@ class BasisContents:
         """The stored energies."""
         return Spectrum(self.facts.values_name, self.basis.energies, self.basis.total)
 
-    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+    def trainer(self, pictures: Sequence[Any]) -> Trainer | None:
         """Coders with the integers that an archive would store of this basis."""
         if pictures[0].shape[2] != self.stored.framing.channels:
-            raise UsageError("the images have another number of channels than the basis")
+            return None
         fixed = self._fixed()
         return lambda step: Coder.train(pictures, self.stored.framing, fixed, step), self.basis.method
 

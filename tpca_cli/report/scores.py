@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import UsageError, counted, human, printable
 from tpca_cli.report.charts import COLORS, Chart, Series
 from tpca_cli.report.facts import (
@@ -121,9 +120,8 @@ class ScoresContents:
         """The stored energies."""
         return Spectrum(self.facts.values_name, self.scores.eigenvalues, self.facts.total)
 
-    def trainer(self, pictures: Sequence[Any]) -> tuple[Callable[[float], Coder], str]:
+    def trainer(self, pictures: Sequence[Any]) -> None:
         """None: coefficients as numbers have no rate."""
-        raise UsageError("a scores file has no rate-distortion curve: inspect its basis or an archive")
 
 
 def basis_elements(basis: TensorBasis, count: int) -> tuple[Floats, list[str]]:
