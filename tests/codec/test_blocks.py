@@ -240,6 +240,23 @@ def test_the_restoring_filter_never_makes_its_sample_worse(bound: int) -> None:
             Restorer.from_array(restorer.to_array(), 3, other)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_filter_is_the_same_whatever_is_looked_at_together(
+    channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(channels)
+    shapes = [(1, channels, 90, 40), (3, channels, 33, 21)]
+    originals = [8.0 * np.cumsum(rng.integers(-2, 3, shape), axis=3) + 1000 for shape in shapes]
+    decoded = [(o + rng.integers(-30, 31, o.shape)).astype(np.float32) for o in originals]
+    found = []
+    for together in (1 << 17, 1400, 500):
+        monkeypatch.setattr("tpca_cli.codec.restore.BAND_PIXELS", together)
+        filtered = fit(decoded, originals, 8)
+        found.append((filtered.to_array(), *(filtered.pixels(d.astype(float), SUBPIXEL) for d in decoded)))
+    for other in found[1:]:
+        assert all(map(np.array_equal, found[0], other))
+
+
 def test_a_filter_with_a_bound_smooths_beside_edges_without_softening_them() -> None:
     rng = np.random.default_rng(1)
     steps = np.repeat(np.repeat(rng.integers(20, 230, (1, 1, 12, 12)), 12, axis=2), 12, axis=3)

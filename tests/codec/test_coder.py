@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,22 @@ def coder_of(
         order = np.argsort(places.sum(axis=1), kind="stable")
         basis = FixedBasis.from_modes(modes_of(frames), places[order][:keep], dtype=dtype)
     return Coder.train(pictures, framing, basis, step, **more)
+
+
+def taken_by(work: Callable[[], object]) -> int:
+    """The most bytes of memory that some work holds at a time, besides that of kernels."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_filter_for_one_large_picture_takes_little_memory() -> None:
+    picture = natural(600, 800)
+    coder = coder_of([picture[:64, :64]], Framing("tile", 8, 8, 3), 10.0)
+    assert taken_by(lambda: coder.with_filter([picture])) < 64 * picture.size
 
 
 def again(coder: Coder) -> Coder:

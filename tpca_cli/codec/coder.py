@@ -19,7 +19,7 @@ from tpca_cli.codec import contexts, kernel_run, restore, tiling, tuning
 from tpca_cli.codec.contexts import GRAIN_HALVES, LEVELS, PREDICTORS, SHARE, SHARED, ContextModel
 from tpca_cli.codec.grains import WHOLE, Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
+from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES, prepare
 from tpca_cli.codec.kernel_run import KernelTiles
 from tpca_cli.codec.leading import fit_shares
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
@@ -101,6 +101,7 @@ class Coder:
         tune = tune if can_tune else PSNR
         if lapped is None and tune != PSNR and not tuning.MANNERS[tune].may_lap:
             lapped = False
+        _release(sample)
         choices = (True, False) if lapped is None and can_lap else (bool(lapped) and can_lap,)
         fitted = [cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in choices]
         fitted = [coder._tuned(tune) for coder in fitted]
@@ -189,7 +190,8 @@ class Coder:
         whole = self.components == self.basis.components and self.basis.depth == 8
         if not whole or sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
             return self
-        decoded, originals = list[restore.Singles](), list[restore.Singles]()
+        _release(sample)
+        decoded, originals = list[restore.Singles](), list[NDArray[np.int16]]()
         for pictures in tiling.batches(self.framing, sample):
             shapes = _shapes(pictures)
             _, values = self._code(pictures)
@@ -198,9 +200,14 @@ class Coder:
             ):
                 decoded.append(restore.subpixels(images, SCALE))
                 original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)  # (n, c, h, w)
-                originals.append(original.astype(np.float32) * restore.SUBPIXEL)
+                originals.append(original.astype(np.int16) * restore.SUBPIXEL)
+            del values
+        _release(sample)
         bound = restore.bound_for(self.step) if self.predictor > 2 else 0
-        return replace(self, restorer=restore.fit(decoded, originals, bound), restore_step=self.step_units)
+        restorer = restore.fit(decoded, originals, bound)
+        del decoded, originals
+        _release(sample)
+        return replace(self, restorer=restorer, restore_step=self.step_units)
 
     @functools.cached_property
     def _scan(self) -> ScanOrder:
@@ -328,9 +335,9 @@ class Coder:
 
     def _code(self, pictures: Sequence[Pixels]) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
-        rows = self._analyze(pictures)[self._scan.order]
-        grid = self._grid(_shapes(pictures))
+        grid, rows = self._grid(_shapes(pictures)), self._analyze(pictures)[self._scan.order]
         data, values = kernel_run.encode(self.model, grid, rows, self._grades(pictures))
+        del rows
         return data, self._by_component(values)
 
     def _grades(self, pictures: Sequence[Pixels]) -> kernel_run.Grades:
@@ -350,12 +357,24 @@ class Coder:
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
         """Coefficients (M, tiles)."""
         grids = self._grid(_shapes(pictures)).shapes
-        planes = tiling.planes_of(self.framing, pictures, grids, self.lapped)
-        return self.basis.analyze(planes, SCALE_BITS if self.lapped else 0)[: self.components]
+        planes = tiling.planes_of(self.framing, pictures, grids, self.lapped)  # (T, T, c, tiles)
+        values = np.empty((self.components, planes.shape[-1]))
+        for part in self._parts(planes.shape[-1]):
+            found = self.basis.analyze(planes[..., part], SCALE_BITS if self.lapped else 0)
+            values[:, part] = found[: self.components]
+        return values
+
+    def _parts(self, tiles: int) -> list[slice]:
+        """All tiles, as many at a time as a batch has: products take several times their memory."""
+        most = max(1, BATCH_PIXELS // (self.framing.height * self.framing.width))
+        return [slice(start, start + most) for start in range(0, tiles, most)]
 
     def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
         """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
-        return tiling.images_of(self.basis.synthesize(values), shapes, self._grid(shapes).shapes, self.lapped)
+        planes = np.empty((*self.basis.frame_shape, values.shape[1]))
+        for part in self._parts(values.shape[1]):
+            planes[..., part] = self.basis.synthesize(values[:, part])
+        return tiling.images_of(planes, shapes, self._grid(shapes).shapes, self.lapped)
 
     def _pictures(self, values: Floats, shapes: Sequence[Shape]) -> list[Pixels]:
         """The pixels that a reader gets."""
@@ -407,3 +426,9 @@ def _units(step: float) -> int:
 
 def _shapes(pictures: Sequence[Pixels]) -> list[Shape]:
     return [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
+
+
+def _release(sample: Sequence[Pixels]) -> None:
+    """Give back what the kernel and large arrays took, before work that has other ones."""
+    if max((p.shape[0] * p.shape[1] for p in sample), default=0) >= 2 * BATCH_PIXELS:
+        prepare(anew=True)

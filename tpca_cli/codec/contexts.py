@@ -7,7 +7,7 @@ quarter octaves, read from the bits of an exact float. Each class has a table of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,7 +250,7 @@ class Scales:
 def measure_scales(blocks: Sequence[tuple[Grid, Floats]], lowest: Sequence[int]) -> Scales:
     """Scales of coefficients (M, tiles) on their grids; `lowest` are the components at (0, 0), or -1."""
     tiles = max(sum(planes.shape[1] for _, planes in blocks), 1)
-    sizes = sum(np.abs(planes).sum(axis=1) for _, planes in blocks) / tiles
+    sizes = sum(row_sums(np.abs, planes) for _, planes in blocks) / tiles
     centers = np.zeros(len(lowest), np.int64)
     residuals, counts = np.zeros((len(lowest), LEVELS)), np.zeros(LEVELS)
     for grid, _ in blocks:
@@ -264,6 +264,12 @@ def measure_scales(blocks: Sequence[tuple[Grid, Floats]], lowest: Sequence[int])
     overall = residuals.sum(axis=1, keepdims=True) / max(counts.sum(), 1)
     means = np.where(counts > 0, residuals / np.maximum(counts, 1), overall)
     return Scales(log_code(np.rint(sizes)), log_code(np.rint(means)), centers)
+
+
+def row_sums(function: Callable[[Floats], Floats], values: Floats) -> Floats:
+    """Sums (M,) of a function of values (M, n), of which some are held at a time."""
+    parts = np.array_split(values, 8)
+    return np.concatenate([function(part).sum(axis=1) for part in parts])
 
 
 def _residuals(grid: Grid, plane: Floats, center: int) -> Floats:

@@ -103,13 +103,16 @@ def run_block(
 ) -> Job:
     """Run the kernel over bytes or room for them, and pictures or tiles; whatever stops it is in the data."""
     values = block_values(model, grid, mode, coded, symbols, pictures)
-    for name, given in (tiles or {}).items():
+    for name in tiles or {}:
         room = values[name]
         assert isinstance(room, Room)
-        values[name] = canvas = np.zeros(room.size, KERNEL.dtypes[name])
+        values[name] = Room(room.size)
+    job = Job.of(KERNEL, values)
+    for name, given in (tiles or {}).items():
+        canvas = job.arrays[name]
         canvas[: canvas.size // grid.size * grid.size].reshape(-1, grid.size)[:, grid.places] = given
     try:
-        return Job.of(KERNEL, values).run()
+        return job.run()
     except KernelStopped as error:
         raise FileRefused(f"block is damaged ({error})") from error
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec.contexts import SHARE, SHARED, ContextModel, shares_of
+from tpca_cli.codec.contexts import SHARE, SHARED, ContextModel, row_sums, shares_of
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.kernel_job import DECIDE
 from tpca_cli.codec.kernel_run import run_encoder
@@ -33,7 +33,7 @@ def fit_shares(
     for grid, planes in blocks[:: max(-(-len(blocks) // 2), 1)]:
         _, job = run_encoder(trial, grid, DECIDE, {"data": planes[order], "grade": 0})
         fit[order] += job.arrays["fit"].reshape(-1, 2)
-        energy += (planes**2).sum(axis=1)
+        energy += row_sums(np.square, planes)
     sums = np.zeros((len(trial.scan.lowest), SHARED, 2))
     np.add.at(sums, (indices[:, 2], np.minimum(indices[:, 0] + indices[:, 1], SHARED - 1)), fit)
     found = sums[1:, :, 0] / np.maximum(sums[1:, :, 1], 1.0)  # (channels - 1, SHARED)

@@ -9,9 +9,10 @@ if it followed the brightness as it does nearby. All in integers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,10 @@ DARKEST, BRIGHTEST = -1024, 3071
 """Samples in 1/SUBPIXEL are clipped to these, so that float32 sums stay exact."""
 TOGETHER = 1 << 16
 """Pixels that are multiplied at once while a filter is fitted."""
+BAND_PIXELS = 1 << 17
+"""Pixels, about, that are looked at together: a larger picture is filtered in bands of rows."""
+MARGIN = 4
+"""Rows above and below a pixel that decide how it is filtered."""
 SLOPE_LIMIT = 4 << BITS
 """How steeply a color may follow the brightness, in 2^-BITS."""
 FOLLOW_SHIFT, FOLLOW_LIMIT = 12, 4095
@@ -61,11 +66,14 @@ class Restorer:
 
     def pixels(self, images: NDArray[np.float64], unit: int) -> NDArray[np.uint8]:
         """Images (n, c, h, w) in 1/unit as corrected pixels."""
-        fine = subpixels(images, unit)
-        self.apply(fine)
-        fine += SUBPIXEL // 2
-        fine *= np.float32(1 / SUBPIXEL)
-        return np.clip(np.floor(fine, out=fine), 0, 255, out=fine).astype(np.uint8)
+        pixels = np.empty(images.shape, np.uint8)
+        for band in _bands(images.shape):
+            fine = subpixels(band.with_margin(images), unit)
+            self.apply(fine)
+            fine += SUBPIXEL // 2
+            fine *= np.float32(1 / SUBPIXEL)
+            band.of(pixels)[...] = band.cut(np.clip(np.floor(fine, out=fine), 0, 255, out=fine))
+        return pixels
 
     def apply(self, images: Singles) -> None:
         """Correct images (n, c, h, w) in units of 1/SUBPIXEL, in place."""
@@ -82,7 +90,7 @@ class Restorer:
 
     def _by_brightness(self, images: Singles) -> Singles:
         differences = _bright_features(_light(images), self.bound)
-        classes = _classes(differences, self.borders)
+        classes = _classes(*_activity(differences), self.borders)
         change = np.zeros(differences[0].shape, np.float32)
         for difference, column in zip(differences, self.weights.T.astype(np.float32), strict=True):
             change += column.take(classes) * difference
@@ -111,6 +119,37 @@ class Restorer:
         )
 
 
+class _Band(NamedTuple):
+    """Pictures of an array (n, c, h, w), and which of their rows: all of some pictures, or some of one."""
+
+    pictures: slice
+    first: int
+    last: int
+    margin: int  # rows that there are above
+
+    def of(self, images: NDArray[Any]) -> NDArray[Any]:
+        """The band of an array."""
+        return images[self.pictures, :, self.first : self.last]
+
+    def with_margin(self, images: NDArray[Any]) -> NDArray[Any]:
+        """The same with the rows around it."""
+        return images[self.pictures, :, self.first - self.margin : self.last + MARGIN]
+
+    def cut(self, found: NDArray[Any]) -> NDArray[Any]:
+        """What was found (.., rows, w) with a margin, without it."""
+        return found[..., self.margin : self.margin + self.last - self.first, :]
+
+
+def _bands(shape: Sequence[int]) -> Iterator[_Band]:
+    """An array (n, c, h, w) in parts whose pixels, (n, h, w), follow one another."""
+    n, _, h, w = shape
+    together, count = max(1, BAND_PIXELS // (h * w)), -(-h * w // BAND_PIXELS)
+    edges = [h * k // count for k in range(count + 1)]
+    for picture in range(0, n, together):
+        for first, last in itertools.pairwise(edges):
+            yield _Band(slice(picture, picture + together), first, last, min(first, MARGIN))
+
+
 def bound_for(step: float) -> int:
     """The bound that suits pictures coded with this step."""
     return min(max(round(BOUND_STEPS * SUBPIXEL * step), 1), LARGEST_BOUND)
@@ -118,10 +157,13 @@ def bound_for(step: float) -> int:
 
 def subpixels(images: NDArray[np.float64], unit: int) -> Singles:
     """Images in 1/unit as rounded and clipped units of 1/SUBPIXEL."""
-    fine = images * (SUBPIXEL / unit)
-    fine += 0.5
-    np.floor(fine, out=fine)
-    return np.clip(fine, DARKEST, BRIGHTEST, out=fine).astype(np.float32)
+    found = np.empty(images.shape, np.float32)
+    for band in _bands(images.shape):
+        fine = band.of(images) * (SUBPIXEL / unit)
+        fine += 0.5
+        np.floor(fine, out=fine)
+        band.of(found)[...] = np.clip(fine, DARKEST, BRIGHTEST, out=fine)
+    return found
 
 
 def bright_count(bound: int) -> int:
@@ -211,8 +253,7 @@ def _activity(differences: list[Singles]) -> tuple[Singles, Singles]:
     return _box(np.abs(differences[0])), _box(np.abs(differences[1]))
 
 
-def _classes(differences: list[Singles], borders: Ints) -> NDArray[np.intp]:
-    across, down = _activity(differences)
+def _classes(across: Singles, down: Singles, borders: Ints) -> NDArray[np.intp]:
     activity = across + down
     level = np.zeros(activity.shape, np.uint8)
     for border in borders:
@@ -223,20 +264,24 @@ def _classes(differences: list[Singles], borders: Ints) -> NDArray[np.intp]:
     return level.astype(np.intp)
 
 
-def fit(decoded: list[Singles], originals: list[Singles], bound: int = 0) -> Restorer:
+def fit(decoded: list[Singles], originals: Sequence[NDArray[Any]], bound: int = 0) -> Restorer:
     """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL.
 
     They are integers, and so are all sums, which float64 holds: their order does not matter.
     """
-    every = [_bright_features(_light(images), bound) for images in decoded]
-    activities = np.concatenate([np.add(*_activity(d)).ravel()[::7] for d in every])
-    ranks = np.linspace(0, 1, LEVELS + 1)[1:-1]
-    borders = np.minimum(np.rint(np.quantile(activities, ranks)), 32767).astype(np.int64)
-    size, colors = bright_count(bound), len(_colors(decoded[0].shape[1]))
+    pairs = [
+        (band, before, band.of(after))
+        for before, after in zip(decoded, originals, strict=True)
+        for band in _bands(before.shape)
+    ]
+    every = [_seen(band, before, bound) for band, before, _ in pairs]
+    borders = _borders([across + down for _, across, down in every], decoded)
+    size, channels = bright_count(bound), decoded[0].shape[1]
     sums = np.zeros((CLASSES, size + 1, size + 1))
-    for differences, before, after in zip(every, decoded, originals, strict=True):
-        every_class = _classes(differences, borders).ravel().astype(np.uint8)
-        features = [*differences, _color_error(before, after)]
+    for (band, before, after), (differences, across, down) in zip(pairs, every, strict=True):
+        every_class = _classes(across, down, borders).ravel().astype(np.uint8)
+        errors = _errors(band.of(before), after)
+        features = [*differences, np.add.reduce([errors[channel] for channel in _colors(channels)])]
         for part in _parts(every_class.size):
             classes = every_class[part]
             order = np.argsort(classes, kind="stable")
@@ -244,14 +289,29 @@ def fit(decoded: list[Singles], originals: list[Singles], bound: int = 0) -> Res
             columns = _columns(features, part).take(order, axis=1)  # (features, pixels), class by class
             for sums_of_class, wide in zip(sums, np.split(columns, ends[:-1], axis=1), strict=True):
                 sums_of_class += wide @ wide.T
-    gram, right = sums[:, :size, :size], sums[:, :size, size:] / colors
+    gram, right = sums[:, :size, :size], sums[:, :size, size:] / len(_colors(channels))
     ridge = 1e-3 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size + 1e4
     systems = zip(gram + ridge * np.eye(size), right, strict=True)
     whole = np.concatenate([_whole_weights(*one) for one in systems])
     restorer = Restorer(borders, np.clip(whole, -127, 127), np.zeros((0, 0), np.int64), bound)
-    channels = decoded[0].shape[1]
     del every  # of one large picture they are as large as what comes
-    return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, decoded, originals))
+    return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, pairs))
+
+
+def _seen(band: _Band, images: Singles, bound: int) -> tuple[list[Singles], Singles, Singles]:
+    """The features of brightness in a band (n, h, w), and the activity across and down."""
+    differences = _bright_features(_light(band.with_margin(images)), bound)
+    across, down = _activity(differences)
+    return [band.cut(d) for d in differences], band.cut(across), band.cut(down)
+
+
+def _borders(activities: list[Singles], decoded: list[Singles]) -> Ints:
+    """Borders between classes with as many pixels each, by every seventh pixel of each array of images."""
+    flat = np.concatenate([activity.ravel() for activity in activities])
+    ends = np.cumsum([images[:, 0].size for images in decoded])
+    some = np.concatenate([part[::7] for part in np.split(flat, ends[:-1])])
+    ranks = np.linspace(0, 1, LEVELS + 1)[1:-1]
+    return np.asarray(np.minimum(np.rint(np.quantile(some, ranks)), 32767), np.int64)
 
 
 def _colors(channels: int) -> list[int]:
@@ -259,25 +319,26 @@ def _colors(channels: int) -> list[int]:
     return [channel for channel in range(channels) if not _is_alpha(channel, channels)]
 
 
-def _color_error(before: Singles, after: Singles) -> Singles:
-    """The sum of the errors of the channels that are no alpha, (n, h, w)."""
-    colors = _colors(before.shape[1])
-    return np.asarray(sum(after[:, c] - before[:, c] for c in colors), np.float32)
+def _errors(before: Singles, after: NDArray[Any]) -> list[Singles]:
+    """What each channel of decoded images is off the originals by, (n, h, w)."""
+    return [after[:, c] - before[:, c] for c in range(before.shape[1])]
 
 
-def _fit_mixing(restorer: Restorer, decoded: list[Singles], originals: list[Singles]) -> Ints:
+def _fit_mixing(restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArray[Any]]]) -> Ints:
     """Weights between channels for what the filter by brightness leaves, by least squares."""
-    channels = decoded[0].shape[1]
+    channels = pairs[0][1].shape[1]
     size = feature_count(channels)
     gram, right = np.zeros((size, size)), np.zeros((size, channels))
-    for before, after in zip(decoded, originals, strict=True):
-        change = restorer._by_brightness(before) * 2.0**-BITS
+    for band, images, after in pairs:
+        around = band.with_margin(images)
+        change = band.cut(restorer._by_brightness(around)) * np.float32(2.0**-BITS)
         left = [
-            after[:, channel] - before[:, channel] - (0 if _is_alpha(channel, channels) else change)
-            for channel in range(channels)
+            error - (0 if _is_alpha(channel, channels) else change)
+            for channel, error in enumerate(_errors(band.of(images), after))
         ]
-        differences = [d for channel in range(channels) for d in _differences(before[:, channel])]
-        features: list[NDArray[Any]] = [*differences, *_follows(before)]
+        differences = [d for channel in range(channels) for d in _differences(around[:, channel])]
+        features: list[NDArray[Any]] = [*differences, *_follows(around)]
+        features = [band.cut(feature) for feature in features]
         for part in _parts(change.size):
             columns = _columns(features, part)
             right += columns @ _columns(left, part).T
@@ -293,7 +354,7 @@ def _parts(pixels: int) -> Iterator[slice]:
 
 def _columns(features: Sequence[NDArray[Any]], part: slice) -> NDArray[np.float64]:
     """Some pixels of planes (n, h, w) as (features, pixels)."""
-    return np.stack([feature.reshape(-1)[part] for feature in features]).astype(np.float64)
+    return np.stack([feature.reshape(-1)[part] for feature in features], dtype=np.float64)
 
 
 def _whole_weights(gram: NDArray[np.float64], right: NDArray[np.float64]) -> Ints:

@@ -13,6 +13,7 @@ difference a little, so the pair is biorthogonal rather than orthogonal. Sums ar
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -146,6 +147,12 @@ def batches(framing: Framing, sample: Sequence[Pixels], most: int = BATCH_PIXELS
 
 def lap(images: Floats, tile: int, *, inverse: bool = False) -> None:
     """Filter, in place, every tile border inside images (n, h, w), whose sides are multiples of `tile`."""
+    together = max(1, BATCH_PIXELS // math.prod(images.shape[1:]))
+    for start in range(0, len(images), together):
+        _lap(images[start : start + together], tile, inverse)
+
+
+def _lap(images: Floats, tile: int, inverse: bool) -> None:
     matrix = AFTER if inverse else BEFORE
     for axis in (2, 1) if inverse else (1, 2):
         count = images.shape[axis] // tile - 1
