@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from pictures import Pixels, natural, noise
@@ -45,6 +47,20 @@ def test_all_images_need_no_correction() -> None:
     assert counted.sum() == pytest.approx(1)
     same = Spread(counted, counted, counted)
     assert same.error_ratio(9.0, few=True) == same.size_ratio(9.0, few=False) == 1
+
+
+def test_large_tiles_are_counted_in_little_memory() -> None:
+    framing = Framing("tile", 16, 16, 3)
+    pictures = [grainy(k, 16) for k in range(2)]
+    basis = integer_basis(sample_basis(Design("rank1", framing), pictures, Kind("u1", 3)), "u1")
+    frames = np.concatenate(list(map(framing.split, pictures)) * 100)
+    tracemalloc.start()
+    try:
+        counted = sizes(basis, [frames])
+        assert tracemalloc.get_traced_memory()[1] < 16 * frames.size
+    finally:
+        tracemalloc.stop()
+    assert np.allclose(counted, sizes(basis, map(framing.split, pictures)))
 
 
 def test_flat_images_are_no_ratio() -> None:

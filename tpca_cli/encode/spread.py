@@ -17,7 +17,7 @@ from tpca_cli.codec.contexts import CODES, log_code
 from tpca_cli.interfaces import Block
 from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis, Floats
 
-TOGETHER = 1 << 12  # tiles whose coefficients are held
+TOGETHER = 1 << 16  # pixels of tiles whose coefficients are held
 DEAD = 0.62  # of a step: smaller coefficients become zero
 FIRST_BITS = 4.0  # of a coefficient that is not zero: where it is, and its sign
 NOISE = 0.09  # of a squared step: what is lost of the others
@@ -52,8 +52,9 @@ def sizes(basis: FixedBasis, frames: Iterable[Block]) -> Floats:
     """Coefficients of tiles (n, T, T, c) by the code of their size, as shares of all, (CODES,)."""
     counts = np.zeros(CODES)
     for block in frames:
-        for start in range(0, len(block), TOGETHER):
-            part = block[start : start + TOGETHER].transpose(1, 2, 3, 0)  # (T, T, c, n)
+        tiles = max(1, TOGETHER // (block.shape[1] * block.shape[2]))
+        for start in range(0, len(block), tiles):
+            part = block[start : start + tiles].transpose(1, 2, 3, 0)  # (T, T, c, n)
             found = basis.analyze(np.ascontiguousarray(part, np.float64), 0)
             codes = np.minimum(log_code(np.abs(found)), CODES - 1)
             counts += np.bincount(codes.ravel(), minlength=CODES)
