@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,14 @@ def test_all_workers_have_work_whatever_a_picture_weighs(size: int, workers: int
     room = Room.within(size, workers)
     at_once = min(max(1, room.size // weight), room.workers)
     assert room.workers // 2 < at_once * room.helpers(weight) <= room.workers
+
+
+@pytest.mark.parametrize(("channels", "threads"), [(3, 2), (4, 1)])
+def test_a_picture_alone_has_as_many_threads_as_have_room_beside_it(channels: int, threads: int) -> None:
+    pixels = 27_000_000
+    weight = reading_bytes(pixels, channels, 1, 17_000_000)
+    assert Room.within(512 * MB, 2).helpers(weight, channels * pixels, channels) == threads
+    assert Room.within(1024 * MB, 2).helpers(weight, channels * pixels, channels) <= 2
 
 
 def test_photographs_of_24_megapixels_fit_in_512_mb() -> None:
@@ -72,6 +82,33 @@ def test_files_that_an_archive_holds_are_not_weighed_by_their_pixels(large: Path
     tpca("encode", large / "large.jpg", "-o", tmp_path / "a.h5", "--exact")
     tpca("decode", tmp_path / "a.h5", "-o", tmp_path / "out", "--memory", LEAST_MEMORY)
     assert (tmp_path / "out" / "large.jpg").read_bytes() == (large / "large.jpg").read_bytes()
+
+
+KEPT = """
+import resource, sys
+import numpy as np
+from tpca_cli.memory import Room
+if sys.argv[1] == "returned":
+    Room.within(1 << 30, 2)
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 20
+np.ones(30 << 20, np.uint8)  # a picture that was read: from now on such arrays are kept
+before, arrays, small = held(), [], []
+for _ in range(10):
+    arrays.append(np.ones(16 << 20, np.uint8))
+    small.append(np.ones(1 << 16, np.uint8))
+arrays.clear()
+print(held() - before)
+"""
+
+
+def test_large_arrays_go_back_to_the_system_when_they_are_freed() -> None:
+    command = [sys.executable, "-c", KEPT]
+    kept, left = (
+        int(subprocess.run([*command, way], capture_output=True, check=True).stdout)
+        for way in ("kept", "returned")
+    )
+    assert left <= min(kept, 8)
 
 
 def test_too_little_memory_is_a_wrong_option(tmp_path: Path) -> None:

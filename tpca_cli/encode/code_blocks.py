@@ -147,7 +147,10 @@ def code_all(
         coded = kept(checkpoint, number, plan, task.job)
         if coded is not None:
             return coded
-        coded = plan.code(task, reading, room.helpers(plan.weight(task.job)))
+        job, kind = task.job, plan.kind
+        pixels = sum(m.height * m.width for m in plan.members[job.first : job.first + job.count])
+        helpers = room.helpers(plan.weight(job), pixels * kind.channels * int(kind.dtype[1]), kind.channels)
+        coded = plan.code(task, reading, helpers)
         if checkpoint:
             checkpoint.put(number, described(coded), coded.data)
         return coded
