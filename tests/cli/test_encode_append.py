@@ -415,3 +415,23 @@ def test_an_archive_of_version_1_gets_no_colors_of_jpeg(tmp_path) -> None:
     assert pixels(tmp_path / "a.h5")[b"new.jpg"].shape == rough.shape
     with Archive(tmp_path / "a.h5") as archive:
         assert not any(archive.coder(group).basis.oblique for group in range(len(archive.groups)))
+
+
+def test_new_images_that_cannot_reach_the_target_are_named_with_what_can_be_done(tmp_path: Path) -> None:
+    """The target is that of the archive: to ask for less, or more components, is not possible here."""
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    ramp = np.tile(np.arange(64, dtype=np.uint8)[:, None, None] * 3, (1, 64, 1))
+    for seed in range(3):
+        save(root / f"smooth{seed}.png", ramp + np.uint8(seed))
+    tpca("encode", root, "-o", archive, "--psnr", 34, "--components", 6, code=None)
+    before = archive.read_bytes()
+    for seed in range(2):
+        save(root / f"noise{seed}.png", noise(64, 64, 3, seed=seed))
+    refused = tpca("encode", root, "-o", archive, "--append", code=1).err
+    assert "noise0.png and 1 other new image" in refused and "34 cannot be reached" in refused
+    assert "ask for less" not in refused
+    assert archive.read_bytes() == before
+    left_out = tpca("encode", root, "-o", archive, "--append", "--exclude", "noise*", "--json").json
+    assert left_out["appended"]["unchanged"] == 3
+    tpca("encode", root, "-o", archive, "--append", "--exact")
+    assert tpca("inspect", archive, "--json").json["images"] == 5

@@ -348,7 +348,15 @@ class _Work:
         if not drafts:
             yield Part(Index.build([], []), (), (), tuple(skipped))
             return
-        result = reach_target(request, drafts, skipped, found, self.say, self.progress)
+        try:
+            result = reach_target(request, drafts, skipped, found, self.say, self.progress)
+        except TargetError as problem:  # of the whole archive: another cannot be asked for
+            those = [member.ref.path for draft in drafts for member in draft.members]
+            more = f" and {counted(len(those) - 1, 'other new image')}" if those[1:] else ""
+            raise TargetError(
+                f"{printable(those[0])}{more}: {str(problem).partition(';')[0]}; --exact adds them as they "
+                "are, --exclude leaves them out, and another file can have another target"
+            ) from None
         yield self._in_new_groups(result, target)
 
     def _own_target(self) -> Target:
