@@ -196,3 +196,16 @@ def test_sixteen_bits(tmp_path: Path) -> None:
         assert facts["dtype"] == "u2" and facts["frame_shape"] == [10, 8, 1]
     stored = basisfile.read_basis(tmp_path / "rank1.h5")
     assert isinstance(stored.basis, Rank1Basis) and stored.basis.components == 80
+
+
+def test_a_basis_of_mixed_channels_says_what_cannot_be_archived_with_it(tmp_path: Path) -> None:
+    root, said = tmp_path / "in", "cannot be archived"
+    folder(root, 5, sizes=[(16, 16)], channels=[3, 3, 1])
+    assert said not in tpca("fit-basis", root, "-o", tmp_path / "b.h5", "--tile", 8).err
+    save(root / "clear.png", natural(16, 16, 4))
+    told = tpca("fit-basis", root, "-o", tmp_path / "c.h5", "--tile", 8).err
+    assert f"4 of 6 images {said} with a basis of 8-bit color and alpha images" in told
+    encoded = tpca(
+        "encode", root, "-o", tmp_path / "a.h5", "--basis", tmp_path / "c.h5", "--json", code=3
+    ).json
+    assert encoded["images"] == 2 and len(encoded["skipped"]) == 4

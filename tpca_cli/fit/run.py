@@ -30,6 +30,7 @@ from tpca_cli.fit.plan import (
 from tpca_cli.fit.remote import RemoteReader
 from tpca_cli.frames.stage import Staged, stage
 from tpca_cli.interfaces import Frames, Progress, Say
+from tpca_cli.sources.probe import Kind, mode_fits
 from tpca_cli.sources.read_plan import ReadPlan, scan_or_fail
 from tpca_cli.sources.scan import Ignored, Scan, Skipped
 from tpca_cli.tensor_pca.algorithm1 import TensorOperator, solve_operator
@@ -79,6 +80,8 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
         )
         decided = plan(wish, counts)
         say(describe(decided, counts, staged.place))
+        if staged.framing.channels in (2, 4):
+            _tell_of_alpha(staged, say)
         origin = Origin(
             method=decided.method,
             framing=staged.framing,
@@ -103,6 +106,17 @@ def fit(request: FitRequest, say: Say, progress: Progress | None = None) -> Fitt
         skipped = (*found.skipped, *staged.skipped)
         duplicates = int(np.count_nonzero(~keep)) + found.repeated
     return Fitted(facts, decided, basis, int(keep.sum()), duplicates, skipped, found.left_out, clock.seconds)
+
+
+def _tell_of_alpha(staged: Staged, say: Say) -> None:
+    """An archive takes images with alpha on a basis of their own: of a mixed folder it would take a part."""
+    kind = Kind(np.dtype(staged.frames.dtype).str[1:], staged.framing.channels)
+    lost = sum(not mode_fits(header.mode, kind) for header in staged.headers)
+    if lost:
+        say(
+            f"{lost} of {len(staged.headers)} images cannot be archived with a basis of {kind} images, only "
+            "projected (`tpca encode --plain`): leave images with alpha out by --exclude, or fit them apart"
+        )
 
 
 def _solve_and_write(

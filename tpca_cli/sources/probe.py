@@ -227,7 +227,7 @@ def _mode_misfit(mode: str, kind: Kind) -> str | None:
     if dtype != kind.dtype:
         return f"{mode} image does not fit a basis of {kind} images"
     if channels != kind.channels and not (channels == 1 and kind.channels in (3, 4)):
-        return f"{mode} image does not fit a basis of {kind} images without loss"
+        return f"{mode} image does not fit a basis of {kind} images without loss: fit one to others like it"
     return None
 
 
