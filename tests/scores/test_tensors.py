@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import tpca
+from PIL import Image
 
 import tpca_cli
 
@@ -32,3 +33,19 @@ def test_coefficients_that_float32_cannot_hold_are_refused(tmp_path: Path, scale
     before = (tmp_path / "near_s.h5").read_bytes()
     assert "--dtype float64" in tpca("encode", tmp_path / "far", *near, "--append", code=1).err
     assert (tmp_path / "near_s.h5").read_bytes() == before
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_pages_after_the_first_are_not_left_out_without_a_word(tmp_path: Path, pages: int) -> None:
+    """An image is its first page: a stack is one tensor only where that is asked for."""
+    root = tmp_path / "in"
+    root.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        stack = [Image.fromarray(rng.integers(0, 60000, (12, 16), np.uint16)) for _ in range(pages)]
+        stack[0].save(root / f"{number}.tif", save_all=True, append_images=stack[1:])
+    fit = ("fit-basis", root, "-o", tmp_path / "b.h5", "--method", "subspace", "--components", 2)
+    plain = ("encode", root, "-o", tmp_path / "s.h5", "--basis", tmp_path / "b.h5", "--plain")
+    for command in (fit, plain):
+        assert ("only the first is read: --stack" in tpca(*command).err) == (pages > 1)
+    assert "only the first" not in tpca(*fit, "--stack", "--force").err

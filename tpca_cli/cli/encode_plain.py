@@ -13,7 +13,7 @@ import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, duration, human, table
-from tpca_cli.cli.items import are_tensors
+from tpca_cli.cli.items import are_tensors, tell_of_pages
 from tpca_cli.errors import counted, printable
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def encode_scores(dtype: str, compress: bool, *, console: Console, work: options
     tensors = are_tensors(asked["sources"], asked["stack"])
     if tensors:
         options.refuse_typed(("size", "dry_run"), "{} is of no use here: leave it out for tensors")
+    else:
+        tell_of_pages(console, asked["sources"])
     output = asked["output"]
     if asked["append"] and output.is_symlink():
         output = Path(os.path.realpath(output))  # a link to a file stays a link

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, human, times
-from tpca_cli.errors import UsageError, printable
+from tpca_cli.errors import TpcaError, UsageError, printable
 
 if TYPE_CHECKING:
     from tpca_cli.encode.items import EncodedItems
@@ -32,18 +33,34 @@ stack_option = click.option(
 
 def are_tensors(sources: Sequence[str], stack: bool) -> bool:
     """Whether the sources are tensors: said so, or `.npy` and `.npz` files by name."""
-    if stack:
+    if stack or any(source.lower().endswith(ARRAYS) for source in sources):
         return True
-    for source in sources:
-        if source.lower().endswith(ARRAYS):
-            return True
-        if os.path.isdir(source):
-            for _, folders, names in os.walk(source):
-                folders.sort()
-                shown = sorted(name for name in names if not name.startswith("."))
-                if shown:
-                    return shown[0].lower().endswith(ARRAYS)
-    return False
+    return _first(sources).lower().endswith(ARRAYS)
+
+
+def _first(sources: Sequence[str]) -> str:
+    """The first file in the first of the folders among the sources that has any; else the first source."""
+    for source in filter(os.path.isdir, sources):
+        for folder, folders, names in os.walk(source):
+            folders.sort()
+            shown = sorted(name for name in names if not name.startswith("."))
+            if shown:
+                return os.path.join(folder, shown[0])
+    return next(iter(sources), "")
+
+
+def tell_of_pages(console: Console, sources: Sequence[str]) -> None:
+    """Where images are projected as they are read, pages after the first are not: say so of a first file."""
+    first = _first(sources)
+    if first.lower().endswith((".tif", ".tiff")):
+        from tpca_cli.images.arrays import probe_tiff
+
+        with suppress(TpcaError):  # what is not readable is told elsewhere
+            if probe_tiff(os.fsencode(first)).shape[0] > 1:
+                console.warn(
+                    f"{printable(first)} has several pages, and of such files only the first is read: "
+                    "--stack takes all of them as one tensor"
+                )
 
 
 def _refuse(*names: str) -> None:
@@ -60,6 +77,7 @@ def fit_tensors(function: options.F) -> options.F:
             return _fit(operator, **asked)
         if not asked["sources"]:
             raise UsageError("missing argument 'SOURCE...': a folder, files, or --operator A.npy")
+        tell_of_pages(asked["console"], asked["sources"])
         return function(*args, **asked)
 
     given = click.option(
