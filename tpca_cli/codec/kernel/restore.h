@@ -2,12 +2,17 @@
 
 #include "forward.h"
 
+// A line of a channel where doubles made it.
+INLINE const double *exact_line(const Job *job, const Shape *shape, i32 c, i32 y) {
+    return job->planes + (c * shape->down * job->side + y) * shape->right * job->side;
+}
+
 static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
-    i32 height = shape->down * job->side, width = shape->right * job->side, colors = job->colors;
-    for (i32 c = 0; c < colors; c++)
-        for (i32 y = 0; y < shape->height; y++) {
-            const double *plane = job->planes + (c * height + y) * width;
-            const i16 *shorts = (const i16 *)job->planes + (c * height + y) * width;
+    i32 colors = job->colors;
+    for (i32 y = 0; y < shape->height; y++)
+        for (i32 c = 0; c < colors; c++) {
+            const i16 *shorts = quick ? quick_line(job, shape, c, y) : 0;
+            const double *plane = exact_line(job, shape, c, y);
             u8 *out = pixels + y * shape->width * colors + c;
             for (i32 x = 0; x < shape->width && quick; x++)
                 out[x * colors] = clipped((shorts[x] + GREY + (1 << (SCALE_BITS - 1))) >> SCALE_BITS, 0, 255);
@@ -313,9 +318,9 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
 
 // A line of a plane in 1/SUBPIXEL, with its margins.
 static void to_shorts(const Job *job, const Shape *shape, i32 quick, i32 c, i32 y, i16 *out) {
-    i32 at = (c * shape->down * job->side + y) * shape->right * job->side, width = shape->width;
-    const double *plane = job->planes + at;
-    const i16 *shorts = (const i16 *)job->planes + at;
+    i32 width = shape->width;
+    const double *plane = exact_line(job, shape, c, y);
+    const i16 *shorts = quick ? quick_line(job, shape, c, y) : 0;
     const i32 shift = SCALE_BITS - SUBPIXEL_BITS;
     const v128_t grey = wasm_i16x8_splat(GREY + (1 << (shift - 1))), dark = wasm_i16x8_splat(DARKEST), bright = wasm_i16x8_splat(BRIGHTEST);
     for (i32 x = 0; x < width && quick; x += 8) {  // lines are whole tiles; what does not fit is beyond the brightest

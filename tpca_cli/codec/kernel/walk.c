@@ -397,15 +397,22 @@ static void walk(Job *job) {
     job->length = close_range(&range, job->bytes, &job->damaged);
 }
 
+static void finish(const Job *job, const Shape *shape, i32 quick, u8 *out) {
+    if (job->restored) restore_pixels(job, shape, quick, out);
+    else round_pixels(job, shape, quick, out);
+}
+
 static void to_pictures(Job *job) {
     u8 *out = job->decoded;
     i32 can = prepare_quick(job);
     for (i32 k = 0; k < job->picture_count; k++) {
         const Shape *shape = job->shapes + k;
-        i32 quick = can && synthesize_quick(job, shape);
-        if (!quick) synthesize(job, shape);
-        if (job->restored) restore_pixels(job, shape, quick, out);
-        else round_pixels(job, shape, quick, out);
+        start_making(can);
+        if (can) finish(job, shape, 1, out);
+        if (!made_well()) {
+            synthesize(job, shape);
+            finish(job, shape, 0, out);
+        }
         out += shape->height * shape->width * job->colors;
     }
 }
