@@ -101,14 +101,14 @@ typedef struct {
     i16 class, turn;
 } Spot;
 
-// Two of the surroundings serve only blocks that are predicted from more.
-INLINE Spot spot_of(const Job *job, i32 row, i32 family, i32 set, i32 class, Counter *first, Counter *second, i32 place, i32 turn, i32 rich) {
+// Two of the surroundings serve only blocks that are predicted from more: `placed` are the counters of the row.
+INLINE Spot spot_of(const u8 *grade, Counter *placed, i32 family, i32 set, i32 class, Counter *first, Counter *second, i32 place, i32 turn, i32 rich) {
     return (Spot){
         .tokens = tokens[family] + (class < ROWS ? class : ROWS - CYCLE + class % CYCLE),
         .weights = value_weights[family][least(class >> (rich ? 3 : 2), 15)],
         .surroundings = {
-            first, second, rich ? graded + ((set * GRADES + job->grade[place]) * KINDS + least(class, KINDS - 1)) * MIXED : 0,
-            rich ? job->placed + (row * OCTAVES + (class >> 3)) * MIXED : 0,
+            first, second, rich ? graded + ((set * GRADES + grade[place]) * KINDS + least(class, KINDS - 1)) * MIXED : 0,
+            rich ? placed + (class >> 3) * MIXED : 0,
         }, .place = place, .class = class, .turn = turn,
     };
 }

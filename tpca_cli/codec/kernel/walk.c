@@ -118,9 +118,12 @@ INLINE void line_up_as(const Job *job, Spot *spots, i32 row, i32 family, i32 pha
     const u8 *closest = job->closest, *crowded = job->crowded;
     const i8 *turns = job->turns;
     Counter *nearest = near_by + (family * 2 + phase) * 256 * MIXED, *crowds = crowd + (family * 2 + phase) * 256 * MIXED;
+    const u8 *grade = job->grade;
+    Counter *placed = job->placed + row * OCTAVES * MIXED;
     for (i32 k = 0; k < count; k++) {
         i32 place = places[k];
-        spots[k] = spot_of(job, row, family, family * 2 + phase, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0, rich);
+        Spot *spot = spots + k;
+        *spot = spot_of(grade, placed, family, family * 2 + phase, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0, rich);
     }
 }
 
