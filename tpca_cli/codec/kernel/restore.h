@@ -422,3 +422,8 @@ static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pi
         mix_line(&mixing, at, line, width, pixels + y * width * colors);
     }
 }
+
+static void finish(const Job *job, const Shape *shape, i32 quick, u8 *out) {
+    if (job->restored) restore_pixels(job, shape, quick, out);
+    else round_pixels(job, shape, quick, out);
+}

@@ -28,15 +28,6 @@ static void look(const Job *job, const Step *step, i32 phase, const i32 *places,
     }
 }
 
-// `log_code` of four numbers: those that begin a double of 2^52 and more, and are then taken from it, are exact.
-INLINE v128_t four_codes(v128_t numbers) {
-    const v128_t base = wasm_f64x2_splat(0x1p52), high = wasm_i32x4_splat(0x43300000), one = wasm_f64x2_splat(1);
-    v128_t low_half = wasm_f64x2_sub(wasm_i32x4_shuffle(numbers, high, 0, 4, 1, 5), base), high_half = wasm_f64x2_sub(wasm_i32x4_shuffle(numbers, high, 2, 6, 3, 7), base);
-    low_half = wasm_f64x2_pmax(low_half, one), high_half = wasm_f64x2_pmax(high_half, one);
-    v128_t upper = wasm_i32x4_shuffle(low_half, high_half, 1, 3, 5, 7);  // sign, exponent and the first 20 digits
-    return wasm_i32x4_sub(wasm_u32x4_shr(upper, 17), wasm_i32x4_splat(1023 << 3));
-}
-
 // The class of some values of a row by what is expected there.
 static void expect(const Job *job, i32 row, i32 phase, u8 *classes, i32 count) {
     const i32 *looks = job->looks + 2 * row + phase;
@@ -407,11 +398,6 @@ static void walk(Job *job) {
     }
     if (job->mode != DECODE && !job->picture_count) clear_uncoded(job);  // of pictures nobody looks at them
     job->length = close_range(&range, job->bytes, &job->damaged);
-}
-
-static void finish(const Job *job, const Shape *shape, i32 quick, u8 *out) {
-    if (job->restored) restore_pixels(job, shape, quick, out);
-    else round_pixels(job, shape, quick, out);
 }
 
 static void to_pictures(Job *job) {
