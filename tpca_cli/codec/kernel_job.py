@@ -78,6 +78,7 @@ CONSTANTS = {
     "PAIRS": len(restore.PAIRS),
     "LEVELS": restore.LEVELS,
     "RESTORE_BITS": restore.BITS,
+    "LINES": 24,  # of each plane that the filter has at a time
     "WINDOW": restore.WINDOW,
     "FLATNESS": restore.FLATNESS,
     "DARKEST": restore.DARKEST,

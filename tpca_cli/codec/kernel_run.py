@@ -226,7 +226,8 @@ class KernelTiles:
         # an odd number of lines of a cache, so that components lie in all parts of it
         apart = (-(-grid.size // 16) | 1) * 16
         # the filter has a plane for each color and five more, two lines, and nine lines of wider numbers
-        most_shorts = int(((colors + 5) * (heights + 4) * strides + 2 * strides).max()) + 8
+        lines = np.minimum(heights + 4, KERNEL.constants["LINES"])
+        most_shorts = int(((colors + 5) * lines * strides + 2 * strides).max()) + 8
         return {
             "picture_count": len(table),
             **self._constants,

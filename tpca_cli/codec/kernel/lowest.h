@@ -78,7 +78,7 @@ INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel
     i32 class = class_of(expected / UNIT), kind = least(channel, 2);
     Counter *first = near_by + (4 * 256 + kind * 64 + least(first_size, 7) * 8 + least(previous, 7)) * MIXED;
     Counter *second = crowd + (4 * 256 + kind * 32 + least(class >> 1, 31)) * MIXED;
-    const Spot spot = spot_of(job, row, 2, 4, class, first, second, place, turn_at(line, place), job->rich);
+    const Spot spot = spot_of(job->grade, job->placed + row * OCTAVES * MIXED, 2, 4, class, first, second, place, turn_at(line, place), job->rich);
     double *data = job->data + row * size + place, rest = job->mode == DECIDE ? *data - mean : *data, value = 0;
     i64 q = code_size(job, line, range, &spot, rest, job->rich);
     if (q) {

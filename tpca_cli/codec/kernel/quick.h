@@ -272,26 +272,47 @@ static v128_t quick_right(i16 *plane, i32 height, i32 width, i32 side, v128_t la
     return largest;
 }
 
-// The planes of a picture, a line of tiles after the other while they are in the cache. Whether all is exact.
-static i32 synthesize_quick(const Job *job, const Shape *shape) {
-    i32 side = job->side, colors = job->colors, height = shape->down * side, width = shape->right * side, area = height * width;
-    i16 *planes = (i16 *)job->planes;
-    v128_t mixed = SPLAT(0), largest = SPLAT(0), most = wasm_i16x8_splat(LARGEST_SAMPLE);
-    for (i32 row = 0; row < shape->down; row++) {
-        i16 *line = planes + row * side * width;
-        for (i32 column = 0; column < shape->right; column += AT_ONCE) {
-            i32 place = shape->place + row * job->stride + column, count = least(AT_ONCE, shape->right - column);
-            i16 *tiles = line + column * side;
-            i32 fits = side == 8 && colors == 3 ? quick_tiles(job, place, count, tiles, area, width, 8, 3, &mixed) : quick_tiles(job, place, count, tiles, area, width, side, colors, &mixed);
-            if (!fits) return 0;
-        }
-        for (i32 c = 0; c < colors; c++) {
-            i16 *own = line + c * area;
-            for (i32 x = 0; x < side * width; x += 8) largest = wasm_u16x8_max(largest, wasm_i16x8_abs(wasm_v128_load(own + x)));
-            if (!job->lapped) continue;
-            largest = quick_right(own, side, width, side, largest);
-            if (row) largest = quick_down(own - REACH * width, width, largest);
-        }
+// Of the picture at work: how many lines of tiles are made, whether all fits so far, and the largest numbers.
+static struct {
+    i32 made, fits;
+    v128_t mixed, largest;
+} making;
+
+static void start_making(i32 can) {
+    making.made = 0, making.fits = can;
+    making.mixed = making.largest = SPLAT(0);
+}
+
+// Whether all that was made is exact.
+static i32 made_well(void) {
+    v128_t wide = wasm_v128_or(wasm_u32x4_gt(making.mixed, SPLAT(LARGEST_MIXED)), wasm_u16x8_gt(making.largest, wasm_i16x8_splat(LARGEST_SAMPLE)));
+    return making.fits && !wasm_v128_any_true(wide);
+}
+
+// The next line of tiles. Of the one before only those samples are kept that the border changes: all is in the cache.
+APART void make_tiles(const Job *job, const Shape *shape) {
+    i32 side = job->side, colors = job->colors, width = shape->right * side, area = (REACH + side) * width, row = making.made++;
+    i16 *planes = (i16 *)job->planes, *line = planes + REACH * width;
+    v128_t largest = making.largest, mixed = making.mixed;
+    for (i32 c = 0; c < colors && row; c++) __builtin_memcpy(planes + c * area, planes + c * area + side * width, 2 * REACH * width);
+    for (i32 column = 0; column < shape->right; column += AT_ONCE) {
+        i32 place = shape->place + row * job->stride + column, count = least(AT_ONCE, shape->right - column);
+        i16 *tiles = line + column * side;
+        making.fits &= side == 8 && colors == 3 ? quick_tiles(job, place, count, tiles, area, width, 8, 3, &mixed) : quick_tiles(job, place, count, tiles, area, width, side, colors, &mixed);
     }
-    return !wasm_v128_any_true(wasm_u32x4_gt(mixed, SPLAT(LARGEST_MIXED))) && !wasm_v128_any_true(wasm_u16x8_gt(largest, most));
+    for (i32 c = 0; c < colors; c++) {
+        i16 *own = line + c * area;
+        for (i32 x = 0; x < side * width; x += 8) largest = wasm_u16x8_max(largest, wasm_i16x8_abs(wasm_v128_load(own + x)));
+        if (!job->lapped) continue;
+        largest = quick_right(own, side, width, side, largest);
+        if (row) largest = quick_down(own - REACH * width, width, largest);
+    }
+    making.largest = largest, making.mixed = mixed;
+}
+
+// A line of a channel: those who ask go down the picture.
+static const i16 *quick_line(const Job *job, const Shape *shape, i32 c, i32 y) {
+    i32 side = job->side, later = job->lapped ? REACH : 0;
+    while (making.made < shape->down && y >= making.made * side - later) make_tiles(job, shape);
+    return (const i16 *)job->planes + (c * (REACH + side) + REACH + y - (making.made - 1) * side) * shape->right * side;
 }

@@ -2,12 +2,17 @@
 
 #include "forward.h"
 
+// A line of a channel where doubles made it.
+INLINE const double *exact_line(const Job *job, const Shape *shape, i32 c, i32 y) {
+    return job->planes + (c * shape->down * job->side + y) * shape->right * job->side;
+}
+
 static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
-    i32 height = shape->down * job->side, width = shape->right * job->side, colors = job->colors;
-    for (i32 c = 0; c < colors; c++)
-        for (i32 y = 0; y < shape->height; y++) {
-            const double *plane = job->planes + (c * height + y) * width;
-            const i16 *shorts = (const i16 *)job->planes + (c * height + y) * width;
+    i32 colors = job->colors;
+    for (i32 y = 0; y < shape->height; y++)
+        for (i32 c = 0; c < colors; c++) {
+            const i16 *shorts = quick ? quick_line(job, shape, c, y) : 0;
+            const double *plane = exact_line(job, shape, c, y);
             u8 *out = pixels + y * shape->width * colors + c;
             for (i32 x = 0; x < shape->width && quick; x++)
                 out[x * colors] = clipped((shorts[x] + GREY + (1 << (SCALE_BITS - 1))) >> SCALE_BITS, 0, 255);
@@ -18,7 +23,7 @@ static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixe
         }
 }
 
-enum { SUBPIXEL_BITS = 3, NEAREST = 4 };  // pairs of which neighbours touch the pixel
+enum { SUBPIXEL_BITS = 3, KEPT = 6, NEAREST = 4 };  // pairs of which neighbours touch the pixel
 _Static_assert(1 << SUBPIXEL_BITS == SUBPIXEL, "as in Python");
 
 // Planes have two lines above and below, and margins beside, that repeat their edges.
@@ -85,12 +90,10 @@ enum { MIDDLE = 1020, FAR_LIGHT = 1300, FAR_COLOR = 2647, MOST_PAIRS = WINDOW / 
 _Static_assert(4ll * MOST_PAIRS * FAR_LIGHT * FAR_COLOR < 1ll << 31, "products of a light and a color");
 _Static_assert(4ll * MOST_PAIRS * FAR_LIGHT * FAR_LIGHT + FLATNESS < 1ll << 31, "squares of a light");
 
-// 2^8 together / variance, rounded down; what is beyond the limit is rounded to somewhere beyond it.
-INLINE v128_t narrow_slopes(v128_t products, v128_t color, v128_t light, v128_t variance) {
+// 2^8 together / variance, rounded down, by about its inverse; what is beyond the limit is rounded to somewhere beyond it.
+INLINE v128_t narrow_slopes(v128_t together, v128_t variance, v128_t inverse) {
     const v128_t most = wasm_f32x4_splat(SLOPE_LIMIT + 1), whole = wasm_f32x4_splat(3 << 22);  // so large that it has no fraction
-    v128_t together = wasm_i32x4_sub(wasm_i32x4_mul(products, wasm_i32x4_splat(WINDOW)), wasm_i32x4_mul(color, light));
-    v128_t divisor = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(variance), wasm_f32x4_splat(1.0f / (1 << RESTORE_BITS)));
-    v128_t about = wasm_f32x4_div(wasm_f32x4_convert_i32x4(together), divisor);
+    v128_t about = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(together), inverse);
     about = wasm_f32x4_pmin(wasm_f32x4_pmax(about, wasm_f32x4_neg(most)), most);
     v128_t nearest = wasm_i32x4_sub(wasm_f32x4_add(about, whole), whole);  // the quotient or one more
     v128_t left = wasm_i32x4_sub(wasm_i32x4_shl(together, RESTORE_BITS), wasm_i32x4_mul(nearest, variance));
@@ -107,19 +110,18 @@ INLINE v128_t wide_slopes(v128_t products, v128_t color, v128_t light, const v12
 }
 
 // How far two colors are from the line through colors against brightness within 5 x 5 pixels, in steps of 16/25.
-INLINE void follow_light_as(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out, i32 narrow) {
+static void follow_wide(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out) {
     const i16 *own_planes[3] = {planes[LIGHT] + at, planes[FIRST] + at, planes[SECOND] + at};
     for (i32 x = 0; x < width; x += 4) {
         v128_t light = five(sums + LIGHT * stride + x), squares = five(sums + SUMMED * stride + x), variance[2];
-        if (narrow) variance[0] = ADD(wasm_i32x4_sub(wasm_i32x4_mul(squares, wasm_i32x4_splat(WINDOW)), wasm_i32x4_mul(light, light)), wasm_i32x4_splat(FLATNESS));
-        for (i32 h = 0; h < 2 && !narrow; h++) {
+        for (i32 h = 0; h < 2; h++) {
             v128_t lights = doubles(light, h);
             variance[h] = PLUS(wasm_f64x2_sub(scaled(doubles(squares, h), WINDOW), TIMES(lights, lights)), wasm_f64x2_splat(FLATNESS));
         }
         v128_t ahead = wasm_i32x4_sub(wasm_i32x4_mul(wasm_i32x4_load16x4(own_planes[0] + x), wasm_i32x4_splat(WINDOW)), light);
         for (i32 k = 1; k < 3; k++) {
             v128_t color = five(sums + (LIGHT + k) * stride + x), products = five(sums + (SUMMED + k) * stride + x);
-            v128_t slope = narrow ? narrow_slopes(products, color, light, variance[0]) : wide_slopes(products, color, light, variance);
+            v128_t slope = wide_slopes(products, color, light, variance);
             v128_t own = wasm_i32x4_mul(wasm_i32x4_load16x4(own_planes[k] + x), wasm_i32x4_splat(WINDOW << RESTORE_BITS));
             v128_t line = ADD(wasm_i32x4_shl(color, RESTORE_BITS), wasm_i32x4_mul(bounded(slope, SLOPE_LIMIT), ahead));
             v128_t away = bounded(wasm_i32x4_shr(wasm_i32x4_sub(line, own), FOLLOW_SHIFT), FOLLOW_LIMIT);
@@ -128,9 +130,43 @@ INLINE void follow_light_as(const i32 *sums, const i16 *const *planes, i32 at, i
     }
 }
 
-static void follow_light(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out, i32 narrow) {
-    if (narrow) follow_light_as(sums, planes, at, width, stride, out, 1);
-    else follow_light_as(sums, planes, at, width, stride, out, 0);
+enum { SOME = 64 };
+
+// The same where all fits 32 bits, some pixels at a time, in steps that each need few registers: a compiler of
+// WebAssembly loads all that leads to a store before it computes any of it.
+static void follow_narrow(const i32 *sums, const i16 *const *planes, i32 at, i32 width, i32 stride, i16 *out) {
+    static i32 lights[SOME], ahead[SOME], variances[SOME], inverses[SOME], levels[SOME], together[SOME];
+    const v128_t most = wasm_i16x8_splat(FOLLOW_LIMIT), least_away = wasm_i16x8_splat(-FOLLOW_LIMIT), window = SPLAT(WINDOW);
+    for (i32 first = 0; first < width; first += SOME) {
+        i32 some = least(SOME, (width - first + 3) & ~3);
+        const i16 *own = planes[LIGHT] + at + first;
+        const i32 *here = sums + first;
+        for (i32 x = 0; x < some; x += 4) {
+            v128_t light = five(here + LIGHT * stride + x);
+            wasm_v128_store(lights + x, light);
+            v128_t variance = ADD(wasm_i32x4_sub(wasm_i32x4_mul(five(here + SUMMED * stride + x), window), wasm_i32x4_mul(light, light)), SPLAT(FLATNESS));
+            wasm_v128_store(variances + x, variance);
+            wasm_v128_store(inverses + x, wasm_f32x4_div(wasm_f32x4_splat(1 << RESTORE_BITS), wasm_f32x4_convert_i32x4(variance)));
+            wasm_v128_store(ahead + x, wasm_i32x4_sub(wasm_i32x4_mul(wasm_i32x4_load16x4(own + x), window), light));
+        }
+        for (i32 k = 1; k < 3; k++) {
+            const i32 *colors = here + (LIGHT + k) * stride, *products = here + (SUMMED + k) * stride;
+            const i16 *color_plane = planes[LIGHT + k] + at + first;
+            i16 *away = out + (k - 1) * stride + first;
+            for (i32 x = 0; x < some; x += 4) {
+                v128_t color = five(colors + x);
+                wasm_v128_store(levels + x, wasm_i32x4_sub(color, wasm_i32x4_mul(wasm_i32x4_load16x4(color_plane + x), window)));
+                wasm_v128_store(together + x, wasm_i32x4_sub(wasm_i32x4_mul(five(products + x), window), wasm_i32x4_mul(color, INTS(lights + x))));
+            }
+            for (i32 x = 0; x < some; x += 4) {
+                v128_t slope = narrow_slopes(INTS(together + x), INTS(variances + x), INTS(inverses + x));
+                v128_t line = ADD(wasm_i32x4_shl(INTS(levels + x), RESTORE_BITS), wasm_i32x4_mul(bounded(slope, SLOPE_LIMIT), INTS(ahead + x)));
+                v128_t found = wasm_i32x4_shr(line, FOLLOW_SHIFT);
+                found = wasm_i16x8_max(wasm_i16x8_min(wasm_i16x8_narrow_i32x4(found, found), most), least_away);
+                wasm_v128_store64_lane(away + x, found, 0);
+            }
+        }
+    }
 }
 
 // Opposite neighbours minus twice the pixel, for eight pixels and every pair. With a bound also what eight neighbours are
@@ -252,19 +288,26 @@ INLINE v128_t classes(const v128_t *borders, v128_t across, v128_t down) {
 
 // The correction of a line by brightness, by the filter of the class of every pixel.
 INLINE void by_brightness_as(const Job *job, const i16 (*filters)[8], const i16 *light, const i32 *sums, i32 stride, i32 width, i32 *line, i32 bound) {
+    static i32 class[SOME];
+    static v128_t features[SOME];
     v128_t borders[LEVELS - 1];
     for (i32 k = 0; k < LEVELS - 1; k++) borders[k] = wasm_i32x4_splat(job->borders[k]);
-    for (i32 x = 0; x < width; x += 8) {
-        i32 class[8];
-        v128_t pixels[8] = {0}, *nearby = pixels;
-        for (i32 h = 0; h < 8; h += 4)
-            wasm_v128_store(class + h, classes(borders, five(sums + ACROSS * stride + x + h), five(sums + DOWN * stride + x + h)));
-        differ_as(nearby, light + x, stride, bound);
-        if (!bound) pixels[6] = pixels[7] = wasm_i32x4_splat(0);
-        transpose(pixels);
-        for (i32 k = 0; k < 8; k++) pixels[k] = wasm_i32x4_dot_i16x8(pixels[k], SHORTS(filters[class[k]]));
-        wasm_v128_store(line + x, totals(pixels));
-        wasm_v128_store(line + x + 4, totals(pixels + 4));
+    for (i32 first = 0; first < width; first += SOME) {
+        i32 some = least(SOME, (width - first + 7) & ~7);
+        for (i32 x = 0; x < some; x += 4)
+            wasm_v128_store(class + x, classes(borders, five(sums + ACROSS * stride + first + x), five(sums + DOWN * stride + first + x)));
+        for (i32 x = 0; x < some; x += 8) {
+            v128_t pixels[8];
+            differ_as(pixels, light + first + x, stride, bound);
+            if (!bound) pixels[6] = pixels[7] = wasm_i32x4_splat(0);
+            transpose(pixels);
+            for (i32 k = 0; k < 8; k++) features[x + k] = pixels[k];
+        }
+        for (i32 x = 0; x < some; x += 4) {
+            v128_t found[4];
+            for (i32 k = 0; k < 4; k++) found[k] = wasm_i32x4_dot_i16x8(features[x + k], SHORTS(filters[class[x + k]]));
+            wasm_v128_store(line + first + x, totals(found));
+        }
     }
 }
 
@@ -275,9 +318,9 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
 
 // A line of a plane in 1/SUBPIXEL, with its margins.
 static void to_shorts(const Job *job, const Shape *shape, i32 quick, i32 c, i32 y, i16 *out) {
-    i32 at = (c * shape->down * job->side + y) * shape->right * job->side, width = shape->width;
-    const double *plane = job->planes + at;
-    const i16 *shorts = (const i16 *)job->planes + at;
+    i32 width = shape->width;
+    const double *plane = exact_line(job, shape, c, y);
+    const i16 *shorts = quick ? quick_line(job, shape, c, y) : 0;
     const i32 shift = SCALE_BITS - SUBPIXEL_BITS;
     const v128_t grey = wasm_i16x8_splat(GREY + (1 << (shift - 1))), dark = wasm_i16x8_splat(DARKEST), bright = wasm_i16x8_splat(BRIGHTEST);
     for (i32 x = 0; x < width && quick; x += 8) {  // lines are whole tiles; what does not fit is beyond the brightest
@@ -300,8 +343,8 @@ typedef struct {
 
 // A line of all planes, counted with the two above: channels, brightness, and how far two colors are from it. Whether
 // brightness or colors are far from the middle.
-static i32 prepare_line(const Job *job, const Shape *shape, i32 quick, const Views *views, i32 y) {
-    i32 area = views->area, at = y * views->stride;
+static i32 prepare_line(const Job *job, const Shape *shape, i32 quick, const Views *views, i32 y, i32 gone) {
+    i32 area = views->area, at = (y - gone) * views->stride;
     for (i32 c = 0; c < views->colors; c++) to_shorts(job, shape, quick, c, clipped(y - 2, 0, views->height - 1), views->fine + c * area + at + 2);
     const i16 *red = views->fine + at, *green = red + area, *blue = green + area;
     i16 *light = views->light + at, *away = views->away + at;
@@ -322,11 +365,11 @@ static i32 prepare_line(const Job *job, const Shape *shape, i32 quick, const Vie
 }
 
 // How brightness bends across and down, in a line whose neighbours are known; edges are repeated.
-static void bend_line(const Views *views, i32 y) {
+static void bend_line(const Views *views, i32 y, i32 gone) {
     i32 stride = views->stride, area = views->area, own = clipped(y, 2, views->height + 1);
     for (i32 k = 0; k < 2; k++) {
-        i16 *out = views->bent + k * area + y * stride + 2;
-        const i16 *light = views->light + own * stride + 2;
+        i16 *out = views->bent + k * area + (y - gone) * stride + 2;
+        const i16 *light = views->light + (own - gone) * stride + 2;
         i32 step = k ? stride : 1;
         for (i32 x = 0; x < views->width; x += 8) {
             v128_t both = wasm_i16x8_add(SHORTS(light + x + step), SHORTS(light + x - step));
@@ -336,12 +379,19 @@ static void bend_line(const Views *views, i32 y) {
     }
 }
 
+// The last lines of all planes go to the front: there is room for few of them, so that they stay in the cache.
+static i32 forget_lines(const Views *views) {
+    i32 size = KEPT * views->stride;
+    for (i32 k = 0; k < views->colors + 5; k++) __builtin_memcpy(views->fine + k * views->area, views->fine + (k + 1) * views->area - size, 2 * size);
+    return LINES - KEPT;
+}
+
 // Line after line, each plane only as far as the next line of pixels needs it: all of it is in the cache.
 static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     static i16 filters[3 * LEVELS][8] __attribute__((aligned(16)));
     static Mixing mixing;
     i32 colors = job->colors, height = shape->height, width = shape->width, stride = shape->stride;
-    i32 area = (height + 4) * stride, follow = job->restored > 1 && colors >= 3;
+    i32 area = least(height + 4, LINES) * stride, follow = job->restored > 1 && colors >= 3;
     i16 *fine = job->shorts, *bent = fine + colors * area, *light = bent + 2 * area, *away = light + area, *follows = away + 2 * area;
     i32 *line = job->ints, *sums = line + stride;
     const i16 *const planes[SUMMED] = {bent, bent + area, light, away, away + area};
@@ -356,16 +406,24 @@ static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pi
             mixing.weights[k / 2][c] = wasm_i32x4_splat((weights[0] & 0xffff) | (i32)((u32)weights[1] << 16));
         }
     __builtin_memset(sums, 0, SUMS * 4 * stride);
-    i32 ready = 0, far = -1;  // the last line with anything far from the middle
+    i32 ready = 0, far = -1, gone = 0;  // the last line with anything far from the middle; lines that are no longer there
     for (i32 y = -4; y < height; y++) {
-        for (; ready < least(y < -2 ? 4 : y + 6, height + 4); ready++)
-            if (prepare_line(job, shape, quick, &views, ready)) far = ready;
-        bend_line(&views, y + 4);
-        move_line(sums, planes, (y + 4) * stride, y < 1 ? -1 : (y - 1) * stride, stride, follow);
+        for (; ready < least(y < -2 ? 4 : y + 6, height + 4); ready++) {
+            if (ready - gone == LINES) gone += forget_lines(&views);
+            if (prepare_line(job, shape, quick, &views, ready, gone)) far = ready;
+        }
+        bend_line(&views, y + 4, gone);
+        move_line(sums, planes, (y + 4 - gone) * stride, y < 1 ? -1 : (y - 1 - gone) * stride, stride, follow);
         if (y < 0) continue;
-        i32 at = (y + 2) * stride + 2;
+        i32 at = (y + 2 - gone) * stride + 2;
         by_brightness(job, filters, light + at, sums, stride, width, line);
-        if (follow) follow_light(sums, planes, at, width, stride, follows, far < y);
+        if (follow && far < y) follow_narrow(sums, planes, at, width, stride, follows);
+        else if (follow) follow_wide(sums, planes, at, width, stride, follows);
         mix_line(&mixing, at, line, width, pixels + y * width * colors);
     }
+}
+
+static void finish(const Job *job, const Shape *shape, i32 quick, u8 *out) {
+    if (job->restored) restore_pixels(job, shape, quick, out);
+    else round_pixels(job, shape, quick, out);
 }

@@ -51,6 +51,15 @@ INLINE i32 log_code(double value) {
     return (i32)(both.bits >> 49) - (1023 << 3);
 }
 
+// `log_code` of four numbers: those that begin a double of 2^52 and more, and are then taken from it, are exact.
+INLINE v128_t four_codes(v128_t numbers) {
+    const v128_t base = wasm_f64x2_splat(0x1p52), high = wasm_i32x4_splat(0x43300000), one = wasm_f64x2_splat(1);
+    v128_t low_half = wasm_f64x2_sub(wasm_i32x4_shuffle(numbers, high, 0, 4, 1, 5), base), high_half = wasm_f64x2_sub(wasm_i32x4_shuffle(numbers, high, 2, 6, 3, 7), base);
+    low_half = wasm_f64x2_pmax(low_half, one), high_half = wasm_f64x2_pmax(high_half, one);
+    v128_t upper = wasm_i32x4_shuffle(low_half, high_half, 1, 3, 5, 7);  // sign, exponent and the first 20 digits
+    return wasm_i32x4_sub(wasm_u32x4_shr(upper, 17), wasm_i32x4_splat(1023 << 3));
+}
+
 INLINE i32 class_of(i64 expected) {
     i32 found = (log_code(expected) >> 1) - 4;
     return found < 0 ? 0 : least(found, CLASSES - 1);
@@ -101,14 +110,14 @@ typedef struct {
     i16 class, turn;
 } Spot;
 
-// Two of the surroundings serve only blocks that are predicted from more.
-INLINE Spot spot_of(const Job *job, i32 row, i32 family, i32 set, i32 class, Counter *first, Counter *second, i32 place, i32 turn, i32 rich) {
+// Two of the surroundings serve only blocks that are predicted from more: `placed` are the counters of the row.
+INLINE Spot spot_of(const u8 *grade, Counter *placed, i32 family, i32 set, i32 class, Counter *first, Counter *second, i32 place, i32 turn, i32 rich) {
     return (Spot){
         .tokens = tokens[family] + (class < ROWS ? class : ROWS - CYCLE + class % CYCLE),
         .weights = value_weights[family][least(class >> (rich ? 3 : 2), 15)],
         .surroundings = {
-            first, second, rich ? graded + ((set * GRADES + job->grade[place]) * KINDS + least(class, KINDS - 1)) * MIXED : 0,
-            rich ? job->placed + (row * OCTAVES + (class >> 3)) * MIXED : 0,
+            first, second, rich ? graded + ((set * GRADES + grade[place]) * KINDS + least(class, KINDS - 1)) * MIXED : 0,
+            rich ? placed + (class >> 3) * MIXED : 0,
         }, .place = place, .class = class, .turn = turn,
     };
 }

@@ -41,9 +41,9 @@ static void expect(const Job *job, i32 row, i32 phase, u8 *classes, i32 count) {
             first = wasm_i32x4_add(first, wasm_i32x4_dot_i16x8(wasm_v128_load(seen), weights));
             second = wasm_i32x4_add(second, wasm_i32x4_dot_i16x8(wasm_v128_load(seen + 8), weights));
         }
-        u32 total[8];
-        wasm_v128_store(total, first), wasm_v128_store(total + 4, second);
-        for (i32 h = 0; h < 8; h++) classes[k + h] = map[log_code(total[h])];
+        u32 codes[8];
+        wasm_v128_store(codes, four_codes(first)), wasm_v128_store(codes + 4, four_codes(second));
+        for (i32 h = 0; h < 8; h++) classes[k + h] = map[codes[h]];
     }
 }
 
@@ -109,9 +109,12 @@ INLINE void line_up_as(const Job *job, Spot *spots, i32 row, i32 family, i32 pha
     const u8 *closest = job->closest, *crowded = job->crowded;
     const i8 *turns = job->turns;
     Counter *nearest = near_by + (family * 2 + phase) * 256 * MIXED, *crowds = crowd + (family * 2 + phase) * 256 * MIXED;
+    const u8 *grade = job->grade;
+    Counter *placed = job->placed + row * OCTAVES * MIXED;
     for (i32 k = 0; k < count; k++) {
         i32 place = places[k];
-        spots[k] = spot_of(job, row, family, family * 2 + phase, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0, rich);
+        Spot *spot = spots + k;
+        *spot = spot_of(grade, placed, family, family * 2 + phase, classes[k], nearest + closest[place] * MIXED, crowds + crowded[place] * MIXED, place, phase ? turns[place] : 0, rich);
     }
 }
 
@@ -402,10 +405,12 @@ static void to_pictures(Job *job) {
     i32 can = prepare_quick(job);
     for (i32 k = 0; k < job->picture_count; k++) {
         const Shape *shape = job->shapes + k;
-        i32 quick = can && synthesize_quick(job, shape);
-        if (!quick) synthesize(job, shape);
-        if (job->restored) restore_pixels(job, shape, quick, out);
-        else round_pixels(job, shape, quick, out);
+        start_making(can);
+        if (can) finish(job, shape, 1, out);
+        if (!made_well()) {
+            synthesize(job, shape);
+            finish(job, shape, 0, out);
+        }
         out += shape->height * shape->width * job->colors;
     }
 }
