@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import tracemalloc
 import zlib
 
 import pytest
@@ -146,3 +148,44 @@ def test_what_a_reader_would_take_for_a_trap_is_written_larger(monkeypatch):
     with pytest.raises(FileRefused, match="raise --max-pixels"):
         FileCoder().decode_files(deflated, [(1, 1)])
     assert FileCoder().decode_files(deflated, [(1, 1)], scale=100) == [bytes(100_000)]
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 500))
+def test_a_block_of_files_is_the_same_however_it_is_made_and_damage_is_seen(
+    files: list[bytes], together: int
+) -> None:
+    lengths = b"".join(len(data).to_bytes(4, "little") for data in files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tpca_cli.exact.coders.TOGETHER", together)
+        coder = FileCoder()
+        block, _ = coder.encode_files(files, [(1, 1)] * len(files))
+        assert block == lengths + zlib.compress(b"".join(files), 9)
+        assert coder.returns(block, files)
+        assert not coder.returns(block, [*files[:-1], files[-1] + b"x"])
+        assert not coder.returns(block[:-1], files)
+        assert not coder.returns(block + b"x", files)
+
+
+def test_a_large_file_is_packed_and_looked_at_in_little_more_than_its_block_takes() -> None:
+    files = [os.urandom(24 << 20)]
+    tracemalloc.start()
+    try:
+        block, _ = FileCoder().encode_files(files, [(1, 1)])
+        assert FileCoder().returns(block, files)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(block)
+    finally:
+        tracemalloc.stop()
+
+
+def test_headers_are_learned_from_few_files_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [saved(natural(24, 32, seed=k), comment=b"alike") for k in range(9)]
+    whole, seen, skeletons_of = JpegCoder.train(files), list[int](), jpeg.skeletons_of
+
+    def counted(some):
+        seen.append(len(some))
+        return skeletons_of(some)
+
+    monkeypatch.setattr("tpca_cli.exact.coders.TOGETHER", 2 * len(files[0]))
+    monkeypatch.setattr(jpeg, "skeletons_of", counted)
+    assert JpegCoder.train(iter(files)) == whole
+    assert sum(seen) == len(files) and max(seen) <= 3

@@ -9,7 +9,7 @@ is (`exact_blocks`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,15 +135,17 @@ def _plans(
 
 def _headers(members: Sequence[Member], reading: Reading) -> JpegCoder:
     """A coder that knows the headers which the JPEG files among some of these share."""
-    sample = []
-    for member in members[:: -(-len(members) // TEMPLATE_SAMPLE)]:
-        try:
-            data = images.source_of(member.ref.path, reading.max_pixels).data
-        except (ImageRefused, StorageError):
-            continue  # whoever codes it says so
-        if sniff(data) == "JPEG":
-            sample.append(data)
-    return JpegCoder.train(sample)
+
+    def sample() -> Iterator[bytes]:
+        for member in members[:: -(-len(members) // TEMPLATE_SAMPLE)]:
+            try:
+                data = images.source_of(member.ref.path, reading.max_pixels).data
+            except (ImageRefused, StorageError):
+                continue  # whoever codes it says so
+            if sniff(data) == "JPEG":
+                yield data
+
+    return JpegCoder.train(sample())
 
 
 def _checkpoint(output: Path, plans: Sequence[ExactPlan], reading: Reading) -> Checkpoint:

@@ -148,8 +148,9 @@ def _code_block(plan: ExactPlan, block: Job, reading: Reading, done: _Blocks) ->
     left = _code_pixels(plan, left, reading, done)
     done.raw += [Skipped(item.member.ref.path, why) for item in left if (why := _why_raw(item, reading))]
     if left:
-        data, _ = plan.files.encode_files([item.source.data for item in left], [item.shape for item in left])
-        if plan.files.decode_files(data, [item.shape for item in left]) != [i.source.data for i in left]:
+        files = [item.source.data for item in left]
+        data, _ = plan.files.encode_files(files, [item.shape for item in left])
+        if not plan.files.returns(data, files):
             raise RuntimeError("files do not come back from deflate")
         done.add(plan.numbers[2], left, data)
 

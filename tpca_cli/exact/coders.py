@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -37,6 +39,8 @@ SPARSE = 2
 """Samples of 16 bits that use fewer than one in so many values are coded by the rank of theirs."""
 FILE_BYTES, EXPANSION = 1 << 28, 16
 """The files of one block take no more than this besides so many times the block: see `most_bytes`."""
+TOGETHER = 1 << 23
+"""Bytes of files, about, that are worked on at a time."""
 BYTES_PER_PIXEL = 40
 """More than the scans of any JPEG file take."""
 
@@ -55,9 +59,16 @@ class JpegCoder:
     method = "jpeg"
 
     @classmethod
-    def train(cls, sample: Sequence[bytes]) -> JpegCoder:
-        """A coder that knows the headers which files of a sample share."""
-        skeletons = jpeg.skeletons_of(sample) if sample else ()
+    def train(cls, sample: Iterable[bytes]) -> JpegCoder:
+        """A coder that knows the headers which files of a sample share; few files are held at a time."""
+        skeletons: list[jpeg.Skeleton | None] = []
+        held: list[bytes] = []
+        for data in sample:
+            held.append(data)
+            if sum(map(len, held)) > TOGETHER:
+                skeletons += jpeg.skeletons_of(held)
+                held = []
+        skeletons += jpeg.skeletons_of(held) if held else ()
         return cls(Templates.common(skeleton.data for skeleton in skeletons if skeleton))
 
     def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
@@ -138,11 +149,27 @@ class FileCoder:
     def encode_files(self, files: Sequence[bytes], shapes: Sequence[Shape]) -> tuple[bytes, list[bool]]:
         """A block of all files."""
         lengths = b"".join(len(data).to_bytes(NUMBER, "little") for data in files)
-        whole = b"".join(files)
-        packed = zlib.compress(whole, 9)
-        if len(whole) > most_bytes(len(packed)):  # a reader would take it for a trap
-            packed = zlib.compress(whole, 0)
-        return lengths + packed, [True] * len(files)
+        block = _deflated(lengths, files, 9)
+        if sum(map(len, files)) > most_bytes(len(block) - len(lengths)):  # a reader would take it for a trap
+            block = lengths + zlib.compress(b"".join(files), 0)
+        return block, [True] * len(files)
+
+    def returns(self, data: bytes, files: Sequence[bytes]) -> bool:
+        """Whether a block gives these files back; they are not held once more."""
+        lengths = b"".join(len(file).to_bytes(NUMBER, "little") for file in files)
+        wanted, found, unpacker = hashlib.blake2b(), hashlib.blake2b(), zlib.decompressobj()
+        for file in files:
+            wanted.update(file)
+        for start in range(len(lengths), len(data), TOGETHER):
+            if unpacker.eof:
+                return False
+            rest: bytes | memoryview = memoryview(data)[start : start + TOGETHER]
+            while rest and not unpacker.eof:
+                found.update(unpacker.decompress(rest, TOGETHER))
+                rest = unpacker.unconsumed_tail
+        found.update(unpacker.flush())
+        ended = unpacker.eof and not unpacker.unused_data
+        return ended and data.startswith(lengths) and wanted.digest() == found.digest()
 
     def decode_files(self, data: bytes, shapes: Sequence[Shape], scale: float = 1.0) -> list[bytes]:
         """The files of a block, which may take `scale` times what is usual."""
@@ -151,7 +178,7 @@ class FileCoder:
         _check_size(int(lengths.sum()), len(data), scale)
         unpacker = zlib.decompressobj()
         try:
-            flat = unpacker.decompress(data[head:], int(lengths.sum()) + 1)
+            flat = unpacker.decompress(memoryview(data)[head:], int(lengths.sum()) + 1)
         except zlib.error as error:
             raise FileRefused(f"files that cannot be inflated ({error})") from None
         if len(flat) != int(lengths.sum()) or not unpacker.eof:
@@ -207,6 +234,17 @@ class PixelCoder:
     def to_arrays(self) -> Arrays:
         """Nothing has to be known besides the description of the group."""
         return {}
+
+
+def _deflated(head: bytes, files: Sequence[bytes], level: int) -> bytes:
+    """Some bytes, and files after them that are deflated as one."""
+    out, packer = io.BytesIO(head), zlib.compressobj(level)
+    out.seek(0, io.SEEK_END)
+    for file in files:
+        for start in range(0, len(file), TOGETHER):
+            out.write(packer.compress(memoryview(file)[start : start + TOGETHER]))
+    out.write(packer.flush())
+    return out.getvalue()
 
 
 def _check_size(size: int, stored: int, scale: float) -> None:

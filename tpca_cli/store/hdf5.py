@@ -154,7 +154,7 @@ class InputFile:
             first, last = near[0][0], near[-1][1]
             data = bytearray(last - first)  # what is not in the file any more reads as zeros
             self.source.fill_once(memoryview(data), first)
-            out += [data] if count == 1 else [data[start - first : stop - first] for start, stop in near]
+            out += [memoryview(data)[start - first : stop - first] for start, stop in near]
         return b"".join(out)
 
     def flush(self) -> None:
