@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from pictures import folder, natural, save
 
 from tpca_cli import Archive, memory
 from tpca_cli.encode.fit_design import every_tile
+from tpca_cli.encode.sample import Sample, take_sample
 from tpca_cli.framing import Framing
 from tpca_cli.memory import LEAST_MEMORY, Room, reading_bytes
 
@@ -143,3 +145,22 @@ def test_every_nth_tile_is_the_same_whatever_is_held(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tpca_cli.encode.fit_design.TILES_HELD", data.draw(st.integers(1, 20)))
         assert np.array_equal(every_tile(framing, pixels, first, apart), framing.split(pixels)[first::apart])
+
+
+def test_an_append_looks_at_no_more_of_a_large_image_than_people_see_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tpca_cli.encode.sample.SEEN", 128)
+    taken: list[int] = []
+
+    def noted(*args: Any, **options: Any) -> Sample:
+        sample = take_sample(*args, **options)
+        taken.extend(pixels.shape[0] * pixels.shape[1] for pixels in sample.pictures)
+        return sample
+
+    for folder_name, seed in (("first", 1), ("more", 2)):
+        save(tmp_path / folder_name / f"{folder_name}.png", natural(300, 400, 3, seed=seed))
+    tpca("encode", tmp_path / "first", "-o", tmp_path / "a.h5", "--quality", 60)
+    monkeypatch.setattr("tpca_cli.encode.append.take_sample", noted)
+    tpca("encode", tmp_path / "more", "-o", tmp_path / "a.h5", "--append", code=None)
+    assert taken and max(taken) <= 128 * 128

@@ -292,8 +292,9 @@ class _Work:
         """The new images with the basis of a group, their step still open."""
         coder, kind, reading = self.archive.coder(number), self._kind(number), self.request.reading
         group = self.archive.groups[number]
-        windows = coder.framing.kind == "tile" and target.kind != "quality"
-        sample = take_sample(members, kind, reading, windows=windows)
+        seen = target.kind == "quality"
+        windows = coder.framing.kind == TILE and not seen
+        sample = take_sample(members, kind, reading, windows=windows, seen_area=seen)
         scope = sample.range(kind, target)
         # what fits the range of the group is measured by it
         scope = replace(scope, peak=max(scope.peak, self._peak(number)))
