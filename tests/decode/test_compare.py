@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from unittest import mock
+
 import numpy as np
 import pytest
 from command import tpca
+from hypothesis import given
+from hypothesis import strategies as st
 from pictures import folder, natural, noise, save
 
 from tpca_cli.archive.reader import Archive
+from tpca_cli.decode import compare
 from tpca_cli.visual import score
 
 
@@ -24,8 +30,8 @@ def test_a_linked_archive_is_safe_only_with_its_basis(tmp_path) -> None:
     options = ("--basis", tmp_path / "b.h5", "--link-basis", "--step", 2, "--force")
     tpca("encode", root, "-o", archive, *options)
     assert verdict(archive, root, "--basis", tmp_path / "b.h5", code=0)["safe"] == 6
-    for given in ((), ("--basis", tmp_path / "c.h5")):
-        found = verdict(archive, root, *given, code=3)
+    for basis in ((), ("--basis", tmp_path / "c.h5")):
+        found = verdict(archive, root, *basis, code=3)
         assert found["safe"] == 0 and "--basis" in found["failed"][0]["reason"]
 
 
@@ -141,3 +147,46 @@ def test_a_file_that_cannot_be_read_is_not_safe_and_stops_nothing(tmp_path, monk
     monkeypatch.setattr(images, "read", failing)
     found = verdict(archive, root, code=3)
     assert found["safe"] == 3 and "Permission denied" in found["failed"][0]["reason"]
+
+
+@given(
+    st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 4)),
+    st.sampled_from([np.uint8, np.uint16]),
+    st.integers(0, 99),
+)
+def test_the_variance_of_bands_is_that_of_the_picture(shape, dtype, seed) -> None:
+    pixels = np.random.default_rng(seed).integers(0, np.iinfo(dtype).max, shape, dtype)
+    expected = pixels.reshape(-1, shape[2]).astype(np.float64).var(axis=0).mean()
+    for samples in (1, 50, 10**6):
+        with mock.patch.object(compare, "BAND_SAMPLES", samples):
+            assert compare._variance(pixels) == pytest.approx(expected, rel=1e-12, abs=1e-6)
+
+
+def test_comparing_a_large_picture_takes_little_more_memory_than_it() -> None:
+    pixels = np.zeros((2000, 2000, 3), np.uint8)
+    pixels[::7] = 200
+    tracemalloc.start()
+    try:
+        compare._variance(pixels)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * pixels.nbytes
+
+
+def test_a_large_picture_is_compared_to_its_last_row(tmp_path, monkeypatch) -> None:
+    """Also when it is compared in bands: one wrong sample anywhere is an error that was not archived."""
+    monkeypatch.setattr(compare, "BAND_SAMPLES", 1000)
+    root, archive = tmp_path / "in", tmp_path / "a.h5"
+    save(root / "a.png", natural(90, 70, 3, 1))
+    tpca("encode", root, "-o", archive, "--psnr", 36, "--force")
+    assert verdict(archive, root, "--decode", code=0)["safe"] == 1
+    read = Archive.read
+
+    def spoiled(self, position):
+        pixels = read(self, position).copy()
+        pixels[-1, -1, -1] ^= 128
+        return pixels
+
+    monkeypatch.setattr(Archive, "read", spoiled)
+    assert verdict(archive, root, "--decode", code=None)["safe"] == 0

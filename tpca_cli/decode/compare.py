@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -310,9 +310,11 @@ class _Judge:
 
     def _pixel_problem(self, position: int, source: Pixels, back: Pixels) -> str | None:
         """Compare the error of the decoded image with the one that the archive claims."""
-        difference: np.ndarray[Any, np.dtype[np.int64]] = source.astype(np.int64) - back
-        error = int(np.vdot(difference, difference))
-        tolerance, worst = self._tolerance(position), int(np.abs(difference).max(initial=0))
+        error, worst, tolerance = 0, 0, self._tolerance(position)
+        for rows in _bands(source):
+            difference: np.ndarray[Any, np.dtype[np.int64]] = source[rows].astype(np.int64) - back[rows]
+            error += int(np.vdot(difference, difference))
+            worst = max(worst, int(np.abs(difference).max(initial=0)))
         if tolerance is not None and worst > tolerance:
             return f"decodes with a sample that is off by {worst}, more than {tolerance}"
         claimed = int(self.archive.index.images["error"][int(self.archive.alive[position])])
@@ -351,7 +353,24 @@ NAMES = {
 }
 
 
+BAND_SAMPLES = 2**20
+"""That are compared together: numbers of 64 bits take many times the memory of a picture."""
+
+
+def _bands(pixels: Pixels) -> Iterator[slice]:
+    """Rows of a picture (h, w, c), some at a time."""
+    rows = max(1, BAND_SAMPLES // max(pixels[0].size, 1))
+    return (slice(top, top + rows) for top in range(0, len(pixels), rows))
+
+
 def _variance(pixels: Pixels) -> float:
     """Of the samples about the mean of their channel."""
-    flat = pixels.reshape(-1, pixels.shape[2])
-    return float(flat.var(axis=0, dtype=np.float64).mean())
+    count, channels = pixels.shape[0] * pixels.shape[1], pixels.shape[2]
+    sums, squares = [0] * channels, [0] * channels  # exact
+    for rows in _bands(pixels):
+        for c in range(channels):
+            part = pixels[rows, :, c].astype(np.int64).ravel()
+            sums[c] += int(part.sum())
+            squares[c] += int(part @ part)
+    each = [(count * q - s * s) / count**2 for q, s in zip(squares, sums, strict=True)]
+    return float(sum(each) / channels)
