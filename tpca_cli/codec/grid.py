@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 
 from tpca_cli.codec.scan_order import Ints
 
+STRAIGHT = (-1, 0), (1, 0), (0, -1), (0, 1)
+DIAGONAL = (-1, -1), (1, 1), (-1, 1), (1, -1)
+"""Where the neighbors of a tile of the pyramid are, in two opposite pairs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Level:
@@ -23,9 +27,18 @@ class Level:
 
     places: Ints  # (n,)
     around: Ints  # (4, n) places in two opposite pairs, 0 where there is none
-    present: NDArray[np.float64]  # (4, n) one where there is a tile
-    known: Ints  # (n,) how many there are
     fineness: int
+
+    @functools.cached_property
+    def present(self) -> NDArray[np.float64]:
+        """(4, n) one where there is a tile."""
+        return (self.around > 0).astype(np.float64)
+
+    @functools.cached_property
+    def known(self) -> Ints:
+        """(n,) how many there are."""
+        found: Ints = (self.around > 0).sum(axis=0)
+        return found
 
 
 class Grid:
@@ -40,7 +53,9 @@ class Grid:
         self.heights = np.repeat([height for height, _ in shapes], counts).astype(np.int64)  # (n,) per tile
         self.widths = np.repeat([width for _, width in shapes], counts).astype(np.int64)
         within = np.concatenate([np.arange(count) for count in counts] + [np.zeros(0, np.int64)])
-        self.rows, self.columns = np.divmod(within, np.maximum(self.widths, 1))
+        rows, columns = np.divmod(within, np.maximum(self.widths, 1))
+        self.rows: Ints = rows
+        self.columns: Ints = columns
         self.places = (np.repeat(tops[:-1], counts) + self.rows) * self.stride + self.columns
         odd = (self.rows + self.columns) % 2 == 1
         self.phases: tuple[Ints, Ints] = (self.places[~odd], self.places[odd])
@@ -63,31 +78,40 @@ class Grid:
         return np.concatenate(found) if found else np.zeros((0, 5), np.int64)
 
     def _levels(self) -> list[Level]:
-        """Coarse to fine: first the corner of each image, then centers and edges of ever smaller squares."""
-        found = [self._level(self.rows + self.columns == 0, [], 0)]
-        most = int(max(self.rows.max(initial=0), self.columns.max(initial=0)))
-        side = 1 << max(most.bit_length() - 1, 0)
-        while side and most:
-            odd_row, odd_column = self.rows // side % 2 == 1, self.columns // side % 2 == 1
-            on = (self.rows % side == 0) & (self.columns % side == 0)
-            center, edge = on & odd_row & odd_column, on & (odd_row != odd_column)
-            fineness = max(3 - side.bit_length(), 0) + 1
-            diagonal = [(-side, -side), (side, side), (-side, side), (side, -side)]
-            straight = [(-side, 0), (side, 0), (0, -side), (0, side)]
-            found.append(self._level(center, diagonal, fineness))
-            found.append(self._level(edge, straight, fineness))
-            side //= 2
-        return [level for level in found if level.places.size]
+        """Coarse to fine: first the corner of each image, then centers and edges of ever smaller squares.
 
-    def _level(self, here: NDArray[np.bool_], offsets: list[tuple[int, int]], fineness: int) -> Level:
-        rows, columns, places = self.rows[here], self.columns[here], self.places[here]
-        around = np.zeros((4, places.size), np.int64)
-        for k, (down, right) in enumerate(offsets):
+        The side of a square is the lowest digit of its row or column; a center has this digit in both.
+        """
+        either: Ints = self.rows | self.columns
+        both: Ints = self.rows & self.columns
+        side = either & -either  # (n,), 0 in corners
+        edge = (both & side) == 0
+        digits = np.frexp(side)[1]
+        most = int(digits.max(initial=0))
+        level = np.where(side > 0, 1 + 2 * (most - digits) + edge, 0)
+        order = np.argsort(level, kind="stable")
+        counts = np.bincount(level, minlength=1)
+        around = self._around(order, side[order], edge[order])
+        found, first = [], 0
+        for number, count in enumerate(counts.tolist()):
+            tiles = slice(first, first + count)
+            fineness = max(3 - (most - (number - 1) // 2), 0) + 1 if number else 0
+            if count:
+                found.append(Level(self.places[order[tiles]], around[:, tiles], fineness))
+            first += count
+        return found
+
+    def _around(self, tiles: Ints, side: Ints, edge: NDArray[np.bool_]) -> Ints:
+        """(4, n) the places `side` away from some tiles, straight or diagonally; 0 where there is no tile."""
+        rows, columns, places = self.rows[tiles], self.columns[tiles], self.places[tiles]
+        heights, widths = self.heights[tiles], self.widths[tiles]
+        found = np.zeros((4, tiles.size), np.int64)
+        for k, (straight, diagonal) in enumerate(zip(STRAIGHT, DIAGONAL, strict=True)):
+            down, right = (side * np.where(edge, a, b) for a, b in zip(straight, diagonal, strict=True))
             r, c = rows + down, columns + right
-            inside = (r >= 0) & (r < self.heights[here]) & (c >= 0) & (c < self.widths[here])
-            around[k] = np.where(inside, places + down * self.stride + right, 0)
-        present = around > 0
-        return Level(places, around, present.astype(np.float64), present.sum(axis=0), fineness)
+            inside = (side > 0) & (r >= 0) & (r < heights) & (c >= 0) & (c < widths)
+            found[k] = np.where(inside, places + down * self.stride + right, 0)
+        return found
 
 
 @functools.lru_cache(maxsize=16)
