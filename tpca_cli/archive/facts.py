@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpca_cli.archive.format import DTYPES, EXACT_METHODS, LOWEST_QUALITY, MODES, PEAK
+from tpca_cli.archive.format import DTYPES, EXACT_METHODS, LOWEST_QUALITY, MODES, PEAK, coding_of
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.limits import MAX_TEXT
 from tpca_cli.errors import one_line, printable
@@ -68,6 +68,7 @@ def archive_facts(archive: Contents) -> dict[str, Any]:
                 "step": group["step"],
                 "peak": group.get("peak", PEAK[group["dtype"]]),
                 "components": group["coder"]["components"],
+                "coding": coding_of(group),
                 "basis_digest": group["basis_digest"],
                 "basis": _where_basis(group, embedded),
             }

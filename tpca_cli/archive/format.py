@@ -111,8 +111,9 @@ EXACT_METHODS = ("jpeg", "files", "pixels")
 FILE_METHODS = EXACT_METHODS[:2]
 CODED_BASIS, REGIONS, ITEMS = "coded-basis", "regions", "tensor-items"
 GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED = "grains", "whole-grains", "oblique-colors", "bounded-filter"
-MODELS = {2: "model-2", 3: "model-3"}
+MODELS = {2: "model-2", 3: "model-3", 4: "model-4"}
 """What values are predicted from, beyond what all readers know, and the feature that says so."""
+FAST_MODEL = 4
 FEATURES: frozenset[str] = frozenset(
     {CODED_BASIS, REGIONS, ITEMS, GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED, *MODELS.values()}
     | {f"exact-{method}" for method in EXACT_METHODS}
@@ -121,6 +122,13 @@ FEATURES: frozenset[str] = frozenset(
 
 LOWEST_QUALITY = -200.0
 """Scores of SSIMULACRA 2 below this are stored as this."""
+
+
+def coding_of(group: Mapping[str, Any]) -> str:
+    """How the blocks of a group are coded, as `encode --coding` has it, or `exact`."""
+    if group["method"] in EXACT_METHODS:
+        return "exact"
+    return "fast" if group["coder"].get("model") == FAST_MODEL else "small"
 
 
 def any_exact(groups: Iterable[Mapping[str, Any]]) -> bool:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 NOT_PLAIN = (
-    "psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error", "tune", "refit",
-    "strip_metadata",
+    "psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error", "tune", "coding",
+    "refit", "strip_metadata",
 )  # fmt: skip
 
 

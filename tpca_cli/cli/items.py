@@ -140,7 +140,7 @@ def _tell_fit(console: Console, output: Path, result: FittedItems) -> int:
 
 
 IMAGES_ONLY = (
-    "psnr", "energy", "max_bytes", "ratio", "exact", "max_error", "tune", "tile", "size", "append",
+    "psnr", "energy", "max_bytes", "ratio", "exact", "max_error", "tune", "coding", "tile", "size", "append",
     "link_basis", "cluster", "dry_run",
 )  # fmt: skip
 

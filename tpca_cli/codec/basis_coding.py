@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from tpca_cli.codec import rotation
 from tpca_cli.codec.coder import GAIN, STEP_LIMIT, Coder
-from tpca_cli.codec.contexts import LEVELS, PREDICTORS, SHARED
+from tpca_cli.codec.contexts import LED, LEVELS, PREDICTORS, SHARED, TABLED
 from tpca_cli.codec.grains import read_grains
 from tpca_cli.codec.kernel_job import GRADES
 from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.tiling import REACH
+from tpca_cli.codec.token_tables import TokenTables
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import TILE, Canvas, Framing
 from tpca_cli.tensor_pca.fixed_basis import SCALE, CodedForm, FixedBasis, Floats
@@ -153,6 +154,7 @@ def _coder(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
         )
         restorer = Restorer.read(meta, arrays.get("restore"), framing.channels)
         shares = np.asarray(arrays["shares"]).astype(np.int64) if "shares" in arrays else None
+        tokens = TokenTables.from_arrays(arrays)
         restore_step, predictor = int(meta["restore"]), int(meta.get("model", PREDICTORS[0]))
     except (KeyError, TypeError, ValueError) as error:
         raise FileRefused(f"coder is incomplete or malformed ({error})") from error
@@ -163,12 +165,14 @@ def _coder(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
         raise FileRefused(f"coder frames {framing.frame_shape} but its basis {basis.frame_shape}")
     coder = Coder(
         framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
-        factors, region, predictor, grains, None, whole, shares,
+        factors, region, predictor, grains, None, whole, shares, tokens,
     )  # fmt: skip
     if predictor not in PREDICTORS:
         raise FileRefused(f"coder has a model {predictor}")
-    if shares is not None and (predictor < 3 or shares.shape != (coder.channels - 1, SHARED)):
+    if shares is not None and (predictor != LED or shares.shape != (coder.channels - 1, SHARED)):
         raise FileRefused(f"coder of model {predictor} has impossible shares {shares.shape}")
+    if tokens is not None and (predictor != TABLED or not tokens.fits(coder.token_families)):
+        raise FileRefused(f"coder of model {predictor} has impossible tables of tokens")
     if factors is not None and not (
         factors.ndim == 1 and 1 < factors.size <= GRADES and factors.min() > 0 and region in (1, 2, 4)
     ):

@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.codec import contexts, kernel_run, restore, tiling, tuning
-from tpca_cli.codec.contexts import GRAIN_HALVES, LEVELS, PREDICTORS, SHARE, SHARED, ContextModel
+from tpca_cli.codec.contexts import GRAIN_HALVES, LED, LEVELS, PREDICTORS, SHARE, SHARED, TABLED, ContextModel
 from tpca_cli.codec.grains import WHOLE, Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES, prepare
 from tpca_cli.codec.kernel_run import KernelTiles
 from tpca_cli.codec.leading import fit_shares
+from tpca_cli.codec.priors import ROWS, TOKENS
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
 from tpca_cli.codec.tiling import BATCH_PIXELS, REACH, Pixels, Shape
+from tpca_cli.codec.token_tables import TokenTables
 from tpca_cli.codec.tuning import PSNR
 from tpca_cli.framing import TILE, Framing
 from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis, Floats
@@ -33,6 +35,8 @@ GAIN = 256
 STEP_LIMIT = 1 << 30
 GRAINED = 0.8, 0.5
 """With grains a bit is worth this much of its price, with steps of the least error, or made for people."""
+QUICK_SHARE = 0.015
+"""What a part of the filter must take off the squared error, where reading shall be quick."""
 BITS_PER_ERROR = 0.55
 """With steps made for people, bits fall by this power of the squared error as steps grow."""
 
@@ -73,6 +77,7 @@ class Coder:
     source_grains: Grains | None = None  # all of them: only the encoder looks
     whole: int = 0  # halves of a grain below which steps become it, and values its multiples; 0: not these
     shares: Ints | None = None  # (channels - 1, SHARED) how far colors follow brightness, by diagonal
+    tokens: TokenTables | None = None  # where nothing is learned, and those of the format suit less
 
     @classmethod
     def train(
@@ -86,7 +91,7 @@ class Coder:
         effort: int = 1,
         lapped: bool | None = None,
         tune: str = PSNR,
-        predictor: int = PREDICTORS[-1],
+        predictor: int = LED,
     ) -> Coder:
         """A coder that suits a sample of the pictures at this step.
 
@@ -133,7 +138,7 @@ class Coder:
         coder = replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
         if not lapped and basis.oblique:
             coder = coder._grained([values for _, values in blocks])
-        if predictor > 2 and basis.indices is not None and coder.channels > 1:
+        if predictor == LED and basis.indices is not None and coder.channels > 1:
             trial = replace(coder, shares=np.full((coder.channels - 1, SHARED), SHARE // 2))
             shares, less = fit_shares(trial.model, basis.indices[:kept], blocks)
             coder = replace(coder, shares=shares, scales=np.maximum(coder.scales - less, 0))
@@ -195,19 +200,30 @@ class Coder:
         for pictures in tiling.batches(self.framing, sample):
             shapes = _shapes(pictures)
             _, values = self._code(pictures)
-            for (_, first, last), images in zip(
-                tiling.runs(shapes), self._images(values, shapes), strict=True
-            ):
+            runs = zip(tiling.runs(shapes), self._images(values, shapes), strict=True)
+            for (_, first, last), images in runs:
                 decoded.append(restore.subpixels(images, SCALE))
                 original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)  # (n, c, h, w)
                 originals.append(original.astype(np.int16) * restore.SUBPIXEL)
             del values
         _release(sample)
         bound = restore.bound_for(self.step) if self.predictor > 2 else 0
-        restorer = restore.fit(decoded, originals, bound)
+        restorer = restore.fit(decoded, originals, bound, QUICK_SHARE if self.predictor == TABLED else 0.0)
         del decoded, originals
         _release(sample)
         return replace(self, restorer=restorer, restore_step=self.step_units)
+
+    def count_tokens(self, sample: Sequence[Pixels]) -> Ints:
+        """How often components have each token in a sample, (M, ROWS, TOKENS), where nothing is learned."""
+        counts = np.zeros((self.components, ROWS, TOKENS), np.int64)
+        for pictures in tiling.batches(self.framing, sample):
+            self._code(pictures, counts)
+        return self._by_component(counts)
+
+    @property
+    def token_families(self) -> Ints:
+        """Of each component, (M,): what kind of tables its tokens have."""
+        return self._by_component(contexts.families_of(self._scan))
 
     @functools.cached_property
     def _scan(self) -> ScanOrder:
@@ -248,8 +264,9 @@ class Coder:
             predictor=self.predictor,
             grains=self.grains,
             whole=self.whole,
-            borders=contexts.borders_of(self.basis, self.lapped or self.predictor < 3),
+            borders=contexts.borders_of(self.basis, self.lapped or self.predictor != LED),
             shares=contexts.shares_of(self.shares, self.basis.indices),
+            tokens=self.tokens,
         )
 
     @property
@@ -333,10 +350,10 @@ class Coder:
         values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
         return self._images(values, shapes)[0]
 
-    def _code(self, pictures: Sequence[Pixels]) -> tuple[bytes, Floats]:
+    def _code(self, pictures: Sequence[Pixels], counts: Ints | None = None) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
         grid, rows = self._grid(_shapes(pictures)), self._analyze(pictures)[self._scan.order]
-        data, values = kernel_run.encode(self.model, grid, rows, self._grades(pictures))
+        data, values = kernel_run.encode(self.model, grid, rows, self._grades(pictures), counts)
         del rows
         return data, self._by_component(values)
 
@@ -346,7 +363,7 @@ class Coder:
             return 0
         return tuning.grades_of(pictures, self.framing.height, 2**self.basis.depth - 1, self.tune)
 
-    def _by_component(self, values: Floats) -> Floats:
+    def _by_component(self, values: NDArray[Any]) -> NDArray[Any]:
         out = np.empty_like(values)
         out[self._scan.order] = values
         return out
@@ -404,20 +421,19 @@ class Coder:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The tables and the basis as small integer arrays."""
         arrays = {f"basis_{name}": array for name, array in self.basis.to_arrays().items()}
-        arrays["scales"] = self.scales.astype(np.uint8)
-        arrays["lowest"] = self.lowest.astype(np.uint8)
-        arrays["centers"] = self.centers.astype(np.int32)
-        if self.lapped or self.factors is not None:
-            arrays["gains"] = self.gains.astype(np.uint16)
-        if self.factors is not None:
-            arrays["factors"] = self.factors.astype(np.uint16)
-        if self.grains is not None:
-            arrays["grains"] = self.grains.astype(np.uint16)
-        if self.shares is not None:
-            arrays["shares"] = self.shares.astype(np.uint8)
-        if self.restorer is not None:
-            arrays["restore"] = self.restorer.to_array()
-        return arrays
+        gains = self.gains if self.lapped or self.factors is not None else None
+        known = {
+            "scales": (self.scales, np.uint8),
+            "lowest": (self.lowest, np.uint8),
+            "centers": (self.centers, np.int32),
+            "gains": (gains, np.uint16),
+            "factors": (self.factors, np.uint16),
+            "grains": (self.grains, np.uint16),
+            "shares": (self.shares, np.uint8),
+        }
+        arrays |= {name: array.astype(kind) for name, (array, kind) in known.items() if array is not None}
+        arrays |= {} if self.tokens is None else self.tokens.to_arrays()
+        return arrays if self.restorer is None else arrays | {"restore": self.restorer.to_array()}
 
 
 def _units(step: float) -> int:

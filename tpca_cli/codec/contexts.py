@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tpca_cli.codec.grid import Grid
 from tpca_cli.codec.priors import EXPECTED_ZERO, Priors, shipped
 from tpca_cli.codec.scan_order import SLOTS, Ints, ScanOrder, Step
+from tpca_cli.codec.token_tables import TokenTables
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
 Floats = NDArray[np.float64]
@@ -30,9 +31,14 @@ CODES = 256
 """Eighth octaves that an expected magnitude can have."""
 LEVELS = 4
 """Finenesses of the pyramid of the lowest components."""
-PREDICTORS = (1, 2, 3)
+PREDICTORS = (1, 2, 3, 4)
 """What values are predicted from: the second has more counters, also by component and by grade; in the third
-color is led by brightness, and signs by the borders of tiles."""
+color is led by brightness, and signs by the borders of tiles; the fourth has tables and learns nothing."""
+LOWEST_FAMILY = 2
+LED, TABLED = 3, 4
+"""The one that makes the smallest blocks, and the one whose blocks are read the fastest."""
+CODINGS = {"small": LED, "fast": TABLED}
+"""How a group may be coded: for the fewest bytes, or to be read quickly."""
 SHARE, SHARED = 64, 16
 """How far colors follow brightness: in 1/64, for so many diagonals; the last stands for all beyond."""
 BORDER_BITS = 8
@@ -77,6 +83,8 @@ class ContextModel:
     shares: Ints  # (M,) how far a component of color follows brightness, in 1/64
     whole: NDArray[np.bool_]  # (grades, M) whether values stand for whole multiples of their step
     heed: Floats  # (grades, M) what an error of a squared step counts; only the encoder looks
+    tables: Ints  # (sets, ROWS, TOKENS) how frequent tokens are, of 2^16
+    own_set: Ints  # (M,) which of them a component has: where there is learning, those of its family
 
 
 def log_code(values: NDArray[Any]) -> Ints:
@@ -153,6 +161,7 @@ def build_contexts(
     whole: int = 0,
     borders: Borders = NO_BORDERS,
     shares: Ints | None = None,
+    tokens: TokenTables | None = None,
 ) -> ContextModel:
     """The model of components with scale codes (M,) and (channels, LEVELS), quantised with `steps` (M,)."""
     priors = priors or shipped()
@@ -197,7 +206,16 @@ def build_contexts(
         else np.where(row_grains > 0, 0, shares[scan.order]),
         _whole_multiples(scan, (graded == row_grains) & (whole > 0)),
         (graded / wished) ** 2,
+        priors.tables.astype(np.int64) if tokens is None else tokens.frequencies(priors),
+        families_of(scan) if tokens is None else tokens.sets[scan.order].astype(np.int64),
     )
+
+
+def families_of(scan: ScanOrder) -> Ints:
+    """The family of each row of a scan: first channel, colors, lowest components."""
+    found = (np.arange(len(scan.places)) >= scan.colored).astype(np.int64)
+    found[[row for row in scan.lowest if row >= 0]] = LOWEST_FAMILY
+    return found
 
 
 def _graded_steps(steps: Floats, grades: Ints | None) -> Floats:

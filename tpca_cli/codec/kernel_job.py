@@ -1,13 +1,12 @@
-"""The compiled coder, `kernel/walk.wasm`: the fields of its job, written once, and a job for a block.
+"""The compiled coder, `kernel/walk.wasm`, and the fields of its job, written once.
 
 The coder learns from every bit, which arrays cannot do. Jobs may run in any thread or forked process.
 `BLOCK_FIELDS`, `PICTURE_FIELDS`, `RECORDS` and `CONSTANTS` are what C and Python must agree on: `make kernel`
-writes `kernel/job.h` from them. `kernel_run` makes jobs, and gives what belongs to pictures if there are any.
+writes `kernel/job.h` from them. `block_job` fills in the fields of a block, `kernel_run` makes jobs.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,13 @@ from tpca_cli.codec.contexts import (
     FLAG_FEATURES,
     LEVELS,
     LOWEST_FEATURES,
+    TABLED,
     UNIT,
-    Borders,
-    ContextModel,
-    before,
 )
-from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.priors import Priors
-from tpca_cli.codec.scan_order import Ints, ScanOrder
+from tpca_cli.codec.priors import FAMILIES, ROWS, TOKENS
+from tpca_cli.codec.token_tables import SETS
 from tpca_cli.tensor_pca.fixed_basis import SCALE_BITS
-from tpca_cli.wasm import Field, Kernel, Room, Value, Values
+from tpca_cli.wasm import Field, Kernel, Values
 
 Array = NDArray[Any]
 
@@ -40,8 +36,6 @@ LAMBDA = 0.08
 """Bits are worth this many squared steps."""
 GRADES = 16
 """Most steps that the regions of a group may have."""
-FAMILIES, ROWS, TOKENS = 3, 48, 16
-"""The tables of tokens: first channel, colors and lowest components; rows of each; tokens of a row."""
 CYCLE = 4
 """Classes 44 to 47 stand for all larger ones too: for each octave above, one more low bit goes out raw."""
 LOG_PRICES = 64
@@ -55,10 +49,12 @@ CONSTANTS = {
     "DECODE": DECODE,
     "DECIDE": DECIDE,
     "REPLAY": REPLAY,
+    "TABLED": TABLED,
     "GRADES": GRADES,
     "FAMILIES": FAMILIES,
     "ROWS": ROWS,
     "TOKENS": TOKENS,
+    "SETS": SETS,
     "CYCLE": CYCLE,
     "CLASSES": CLASSES,
     "CODES": CODES,
@@ -163,7 +159,9 @@ BLOCK_FIELDS = (
     Field("const i64 *", "centers", "(channels,)"),
     Field("const i64 *", "flag_weights", "(steps, 2, FLAG_FEATURES)"),
     Field("const i64 *", "lowest_weights", "(2, LOWEST_FEATURES)"),
-    Field("const i32 *", "tables", "(FAMILIES, ROWS, TOKENS)"),
+    Field("i32", "sets", "of tables"),
+    Field("const u8 *", "own_set", "(rows,) the set of each component, its family where there is learning"),
+    Field("const i32 *", "tables", "(sets, ROWS, TOKENS)"),
     Field("const i32 *", "flag_tables", "(CLASSES, 2)"),
     Field("const i32 *", "offsets", "(CLASSES, 4)"),
     Field("const double *", "prices", "(FAMILIES, CLASSES, TOKENS) squared steps that a token costs"),
@@ -197,6 +195,9 @@ BLOCK_FIELDS = (
     Field("double *", "fit", "(rows, 2) out: coefficients times what brightness says, squares of this"),
     Field("i32 *", "guesses", "(size,) of the values of a row"),
     Field("i32 *", "edges", "(edge_room, size) samples along the borders of tiles"),
+    Field("u32 *", "records", "(values and flags,) what is written when all is known, without learning"),
+    Field("i32", "counting", "whether tokens are counted"),
+    Field("u32 *", "counts", "(rows, ROWS, TOKENS) out: tokens of each component by row of the tables"),
     Field("Hit *", "hits", "(room,) what was coded in a row and is not zero"),
     Field("i16 *", "seen", "(most pairs of a step, CHUNK, 2)"),
     Field("i32 *", "live", "(4, size)"),
@@ -239,212 +240,3 @@ def prepare(anew: bool = False) -> None:
     An instance made anew does not have the memory that jobs took so far, which all of them would share.
     """
     (KERNEL.renew if anew else KERNEL.instance)()
-
-
-def block_values(
-    model: ContextModel, grid: Grid, mode: int, coded: Array | Room, symbols: bool, pictures: Values
-) -> dict[str, Value]:
-    """The job of a block: its bytes or room for them; `symbols` instead of the values that they stand for."""
-    scan, size = model.scan, grid.size
-    rows, zones, channels = len(scan.places), len(scan.zones), len(scan.lowest)
-    canvas, room = rows * size, -(-size // 8) * 8
-    direct = mode == DECODE and pictures["picture_count"] != 0
-    most_rows, most_pairs = _most_of_step(scan)
-    return {
-        "mode": mode,
-        "symbols": int(symbols),
-        "rows": rows,
-        "size": size,
-        "room": room,
-        "stride": grid.stride,
-        "colored": scan.colored,
-        "channels": channels,
-        "zones": zones,
-        "capacity": coded.size,
-        "length": 0,
-        "damaged": 0,
-        "wide": 0,
-        "direct": int(direct),
-        "model": model.predictor,
-        "rich": int(model.predictor > 1),
-        "step_count": len(scan.steps),
-        "level_count": len(grid.levels),
-        "even_count": grid.phases[0].size,
-        "odd_count": grid.phases[1].size,
-        "grades": len(model.quanta),
-        **_of_regions(grid, model.region if len(model.quanta) > 1 else 0),
-        **_of_grid(grid),
-        **_of_model(model),
-        **_of_priors(model.priors, model.bit_price),
-        "data": Room(0 if direct else canvas),
-        "grade": Room(size + 8),
-        "wanted": Room(zones * size, scratch=mode == DECODE),
-        "opened": Room(zones * size),
-        "own": Room(canvas + size + 8, scratch=True),
-        "small": Room(canvas + size + 16, scratch=True),
-        "around": Room(canvas + size + 16, scratch=True),
-        "signs": Room(canvas + 16, scratch=True),
-        "busy": Room(2 * size),
-        "low": Room(channels * size),
-        "totals": Room(size + 8, scratch=True),
-        "worth": Room(3 * size, scratch=True),
-        "classes": Room(room * most_rows, scratch=True),
-        **dict.fromkeys(("closest", "crowded", "turns"), Room(size + 16, scratch=True)),
-        "spots": Room(8 * CHUNK, scratch=True),
-        "placed": Room(rows * 32 if model.predictor > 1 else 0, scratch=True),
-        "tall": Room(rows * (TOKENS - 1) if model.predictor > 1 else 0, scratch=True),
-        **_led_and_smooth(model, size),
-        "hits": Room(room, scratch=True),
-        "seen": Room(2 * most_pairs * CHUNK, scratch=True),
-        "live": Room(4 * size, scratch=True),
-        "bytes": coded,
-        **pictures,
-    }
-
-
-def _led_and_smooth(model: ContextModel, size: int) -> Values:
-    """Room for what the third model knows besides."""
-    led = int(model.shares.any())
-    colored, channels = led * model.scan.colored, led * len(model.scan.lowest)
-    cleared = {"lit_counts": 2 * colored, "when_found": led * size}
-    cleared |= {"slopes": channels * size, "fit": 2 * led * len(model.scan.places), "guesses": led * size}
-    rest = dict.fromkeys(("light", "lit"), colored * size)
-    rest |= {"together": 2 * channels * size, "edges": size * model.borders.room}
-    rooms = {name: Room(count) for name, count in cleared.items()}
-    rooms |= {name: Room(count, scratch=True) for name, count in rest.items()}
-    return {"led": led, "edge_room": model.borders.room, **rooms}
-
-
-@functools.lru_cache(maxsize=16)
-def _of_grid(grid: Grid) -> dict[str, Array]:
-    """Where the tiles lie."""
-    levels = np.zeros(len(grid.levels), RECORDS["Level"])
-    levels["count"] = [level.places.size for level in grid.levels]
-    levels["fineness"] = [min(level.fineness, LEVELS - 1) for level in grid.levels]
-    inside = np.zeros(grid.size, np.uint8)
-    inside[grid.places] = 1
-    return KERNEL.typed({
-        "phases": np.concatenate(grid.phases),
-        "inside": inside,
-        "levels": levels,
-        "level_places": np.concatenate([level.places for level in grid.levels]),
-        "level_around": np.concatenate([level.around.T for level in grid.levels]),
-    })  # fmt: skip
-
-
-@functools.lru_cache(maxsize=16)
-def _of_regions(grid: Grid, side: int) -> Values:
-    """Squares of tiles that share a step, image by image, row by row."""
-    found = grid.regions(side) if side else np.zeros((0, 5), np.int64)
-    regions = np.zeros(len(found), RECORDS["Region"])
-    for name, column in zip(RECORDS["Region"].names or (), found.T, strict=True):
-        regions[name] = column
-    return {"region_count": len(found), "regions": regions}
-
-
-@functools.lru_cache(maxsize=4)
-def _most_of_step(scan: ScanOrder) -> tuple[int, int]:
-    """The most rows that a step has, and pairs of what it sees."""
-    sights = max((b - a + 1 for step in scan.steps for a, b in step.sights), default=0)
-    return max((step.stop - step.start for step in scan.steps), default=0), sights // 2
-
-
-@functools.lru_cache(maxsize=4)
-def _of_scan(scan: ScanOrder) -> dict[str, Array]:
-    """The order of coding and who sees what."""
-    zones = {key: index for index, key in enumerate(scan.zones)}
-    steps = np.zeros(len(scan.steps), RECORDS["Step"])
-    for name in ("start", "stop", "color", "opens"):
-        steps[name] = [getattr(step, name) for step in scan.steps]
-    steps["zone"] = [zones[step.color, step.zone] for step in scan.steps]
-    steps["first"] = [zones.get((0, step.zone), -1) for step in scan.steps]
-    if scan.steps:
-        steps["before"], steps["before_stop"] = zip(*(before(scan, step) for step in scan.steps), strict=True)
-        sights = np.array([step.sights for step in scan.steps])  # (steps, phase, begin and end)
-        steps["sights"], steps["sights_stop"] = sights[..., 0], sights[..., 1]
-    pairs = _pairs(scan)[0]
-    return KERNEL.typed({
-        "steps": steps,
-        "sights": scan.looks.sights,
-        "looks": np.searchsorted(pairs[0], np.arange(2 * len(scan.places) + 1)),
-        "look_pairs": pairs[1],
-        "near": _near(scan),
-        "lowest_rows": scan.lowest,
-        "indices": scan.places,
-    })  # fmt: skip
-
-
-@functools.lru_cache(maxsize=4)
-def _pairs(scan: ScanOrder) -> tuple[Ints, Ints]:
-    """Looks two by two, as the kernel multiplies: (row and phase, pair) of each, and where each look went."""
-    looks = scan.looks
-    lookers, pair = (2 * looks.rows + looks.phases).astype(np.int64), looks.chosen // 2
-    most = int(pair.max(initial=0)) + 1
-    pairs, which = np.unique(lookers * most + pair, return_inverse=True)
-    return np.stack(np.divmod(pairs, most)), 2 * which.ravel() + looks.chosen % 2
-
-
-def _near(scan: ScanOrder) -> Array:
-    """For each row: near rows (-1 for none), the axis of its slope, and what selects its counters."""
-    rows = {place: row for row, place in enumerate(scan.places)}
-    near = np.zeros(len(scan.places), RECORDS["Near"])
-    for row, (i, j, c) in enumerate(scan.places):
-        third, fourth = (i, j, 0) if c else (i - 1, j - 1, c), (i - 1, j - 1, c) if c else (i - 1, j + 1, c)
-        before_it = (i, j, 1) if c == 2 else (-1, 0, 0)
-        around = [(i - 1, j, c), (i, j - 1, c), third, before_it, (i - 2, j, c), (i, j - 2, c), fourth]
-        near["rows"][row] = [rows.get(place, -1) for place in around]
-        near["axis"][row] = 0 if bool(i) == bool(j) else 1 if i else 2
-        near["channel"][row] = c
-        near["sign_spot"][row] = 4 * min(i, 3) + min(j, 3) + 16 * min(c, 1)
-    return near
-
-
-@functools.lru_cache(maxsize=4)
-def _of_model(model: ContextModel) -> dict[str, Array]:
-    """Weights at this step."""
-    pairs, places = _pairs(model.scan)
-    weights = np.zeros(2 * pairs.shape[1], np.int16)
-    weights[places] = model.weights
-    return _of_scan(model.scan) | KERNEL.typed({
-        "look_weights": weights,
-        "shares": model.shares,
-        "row_edges": _edges(model.borders, len(model.scan.places)),
-        "bases": model.bases,
-        "maps": model.maps,
-        "quanta": model.quanta,
-        "whole": model.whole,
-        "heed": model.heed,
-        "expected": model.expected,
-        "lowest_priors": model.lowest,
-        "centers": model.centers,
-        "flag_weights": model.flag_weights,
-    })  # fmt: skip
-
-
-def _edges(borders: Borders, rows: int) -> Array:
-    edges = np.zeros(rows, RECORDS["Edge"])
-    if borders.room:
-        edges["at"], edges["weight"] = borders.at, borders.weights
-    return edges
-
-
-@functools.lru_cache(maxsize=4)
-def _of_priors(priors: Priors, price: float) -> dict[str, Array]:
-    """The tables of the format, and what tokens cost the encoder."""
-    classes = np.arange(CLASSES)
-    bits = 16 - np.log2(priors.tables)
-    bits[..., 1:] += 1
-    shifts = np.maximum(classes // CYCLE - (ROWS // CYCLE - 1), 0)
-    rows = np.where(classes < ROWS, classes, ROWS - CYCLE + classes % CYCLE)
-    bits = bits[:, rows] + shifts[:, None]  # (FAMILIES, CLASSES, TOKENS)
-    price_bits = 16 - PRICE_SHIFT
-    costs = price_bits - np.log2(np.arange(1 << price_bits) + 0.5)  # bits, by probability
-    return KERNEL.typed({
-        "lowest_weights": priors.lowest_weights,
-        "tables": priors.tables,
-        "flag_tables": priors.flag_tables,
-        "offsets": priors.offsets,
-        "prices": price * np.floor(bits * 256 + 0.5) / 256,
-        "log_prices": price * np.concatenate([[1.0], 1.5 * np.log2(np.arange(1, LOG_PRICES))]),
-        "bit_prices": price * np.floor(256 * costs + 0.5) / 256,
-    })  # fmt: skip

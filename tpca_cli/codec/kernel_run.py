@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpca_cli.codec import tiling
+from tpca_cli.codec.block_job import block_values
 from tpca_cli.codec.contexts import ContextModel
 from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.kernel_job import DECIDE, DECODE, KERNEL, NO_PICTURES, RECORDS, REPLAY, block_values
+from tpca_cli.codec.kernel_job import DECIDE, DECODE, KERNEL, NO_PICTURES, RECORDS, REPLAY
 from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.scan_order import Ints
 from tpca_cli.errors import FileRefused
@@ -62,9 +63,17 @@ def joined(parts: Sequence[Symbols]) -> Symbols:
     return Symbols(np.concatenate(values, axis=1), np.concatenate(flags, axis=1), np.concatenate(grades))
 
 
-def encode(model: ContextModel, grid: Grid, coefficients: Floats, grades: Grades = 0) -> tuple[bytes, Floats]:
-    """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets."""
-    block, job = run_encoder(model, grid, DECIDE, {"data": coefficients, "grade": grades})
+def encode(
+    model: ContextModel, grid: Grid, coefficients: Floats, grades: Grades = 0, counts: Ints | None = None
+) -> tuple[bytes, Floats]:
+    """The block of coefficients (M, tiles), rows in the scan order, and the values that a decoder gets.
+
+    Without learning, tokens may be added to `counts` (M, rows of the tables, tokens).
+    """
+    tiles: Tiles = {"data": coefficients, "grade": grades}
+    block, job = run_encoder(model, grid, DECIDE, tiles, counting=counts is not None)
+    if counts is not None:
+        counts += job.arrays["counts"].reshape(counts.shape)
     return block, _tiles(job.arrays["data"], grid)
 
 
@@ -100,9 +109,10 @@ def run_block(
     pictures: Values = NO_PICTURES,
     tiles: Tiles | None = None,
     symbols: bool = False,
+    counting: bool = False,
 ) -> Job:
     """Run the kernel over bytes or room for them, and pictures or tiles; whatever stops it is in the data."""
-    values = block_values(model, grid, mode, coded, symbols, pictures)
+    values = block_values(model, grid, mode, coded, symbols, pictures, counting)
     for name in tiles or {}:
         room = values[name]
         assert isinstance(room, Room)
@@ -133,11 +143,13 @@ def run_encoder(
     mode: int,
     tiles: Tiles,
     pictures: Values = NO_PICTURES,
+    counting: bool = False,
 ) -> tuple[bytes, Job]:
     """Run an encoder over arrays (.., tiles) or pictures, with enough room; what it wrote, and the job."""
     capacity = 4096 + grid.places.size * model.expected.size
     while True:
-        job = run_block(model, grid, mode, Room(capacity, scratch=True), pictures, tiles, mode == REPLAY)
+        room, replayed = Room(capacity, scratch=True), mode == REPLAY
+        job = run_block(model, grid, mode, room, pictures, tiles, replayed, counting)
         if job.numbers["damaged"] or job.numbers["wide"]:
             raise ValueError("values are too large to be coded")
         length = job.numbers["length"]

@@ -21,10 +21,13 @@ Floats = NDArray[np.float64]
 EXPECTED_ZERO = 80
 """The place in `expected` of components whose mean size is one quantiser step."""
 
+FAMILIES, ROWS, TOKENS = 3, 48, 16
+"""The tables of tokens: first channel, colors and lowest components; rows of each; tokens of a row."""
+
 SHAPES: dict[str, tuple[int, ...]] = {
     "WEIGHTS": (6, 2, 38),
     "EXPECTED": (256,),
-    "TABLES": (3, 48, 16),
+    "TABLES": (FAMILIES, ROWS, TOKENS),
     "FLAG_TABLES": (112, 2),
     "FLAG_WEIGHTS": (16, 5),
     "OFFSETS": (112, 4),

@@ -264,9 +264,16 @@ def _classes(across: Singles, down: Singles, borders: Ints) -> NDArray[np.intp]:
     return level.astype(np.intp)
 
 
-def fit(decoded: list[Singles], originals: Sequence[NDArray[Any]], bound: int = 0) -> Restorer:
+def fit(
+    decoded: list[Singles],
+    originals: Sequence[NDArray[Any]],
+    bound: int = 0,
+    least_share: float = 0.0,
+) -> Restorer:
     """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL.
 
+    What goes between channels takes more time than all else in the filter: it stays if it takes off at least
+    this share of the squared error that is left without it.
     They are integers, and so are all sums, which float64 holds: their order does not matter.
     """
     pairs = [
@@ -295,7 +302,10 @@ def fit(decoded: list[Singles], originals: Sequence[NDArray[Any]], bound: int = 
     whole = np.concatenate([_whole_weights(*one) for one in systems])
     restorer = Restorer(borders, np.clip(whole, -127, 127), np.zeros((0, 0), np.int64), bound)
     del every  # of one large picture they are as large as what comes
-    return restorer if channels == 1 else replace(restorer, mixing=_fit_mixing(restorer, pairs))
+    if channels == 1:
+        return restorer
+    mixing, share = _fit_mixing(restorer, pairs)
+    return replace(restorer, mixing=mixing) if share >= least_share else restorer
 
 
 def _seen(band: _Band, images: Singles, bound: int) -> tuple[list[Singles], Singles, Singles]:
@@ -324,11 +334,13 @@ def _errors(before: Singles, after: NDArray[Any]) -> list[Singles]:
     return [after[:, c] - before[:, c] for c in range(before.shape[1])]
 
 
-def _fit_mixing(restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArray[Any]]]) -> Ints:
-    """Weights between channels for what the filter by brightness leaves, by least squares."""
+def _fit_mixing(
+    restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArray[Any]]]
+) -> tuple[Ints, float]:
+    """Weights between channels for what the filter by brightness leaves, and the share that they take off."""
     channels = pairs[0][1].shape[1]
     size = feature_count(channels)
-    gram, right = np.zeros((size, size)), np.zeros((size, channels))
+    gram, right, energy = np.zeros((size, size)), np.zeros((size, channels)), 0.0
     for band, images, after in pairs:
         around = band.with_margin(images)
         change = band.cut(restorer._by_brightness(around)) * np.float32(2.0**-BITS)
@@ -340,11 +352,15 @@ def _fit_mixing(restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArra
         features: list[NDArray[Any]] = [*differences, *_follows(around)]
         features = [band.cut(feature) for feature in features]
         for part in _parts(change.size):
-            columns = _columns(features, part)
-            right += columns @ _columns(left, part).T
+            columns, goals = _columns(features, part), _columns(left, part)
+            right += columns @ goals.T
             gram += columns @ columns.T
+            energy += float((goals * goals).sum())
     ridge = 1e-4 * np.trace(gram) / size + 1e4
-    return np.clip(_whole_weights(gram + ridge * np.eye(size), right), -LARGEST, LARGEST)
+    mixing = np.clip(_whole_weights(gram + ridge * np.eye(size), right), -LARGEST, LARGEST)
+    weights = mixing * 2.0**-BITS  # (c, features)
+    taken = 2 * (weights * right.T).sum() - ((weights @ gram) * weights).sum()
+    return mixing, float(taken / max(energy, 1.0))
 
 
 def _parts(pixels: int) -> Iterator[slice]:

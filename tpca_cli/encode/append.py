@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tpca_cli import store
-from tpca_cli.archive.format import PEAK, any_exact
+from tpca_cli.archive.format import PEAK, any_exact, coding_of
 from tpca_cli.archive.index import Index
 from tpca_cli.archive.items import require_pictures
 from tpca_cli.archive.limits import usual_or_more
@@ -81,6 +81,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         require_pictures(printable(archive.path), archive.holds_tensors)
         target = Target.from_dict(archive.target)
         added = _target_of_new(archive, target, request.target)
+        asked = replace(asked, coding=_coding_of_new(archive, asked.coding))
         reading = replace(asked.reading, digest_bytes=archive.digest_bytes, whole=added.kind == "max_error")
         asked = replace(asked, reading=reading)
         found = scanned(asked, whole=any_exact(archive.meta["groups"]))
@@ -129,12 +130,25 @@ def _target_of_new(archive: Archive, target: Target, asked: Target | None) -> Ta
     )
 
 
+def _coding_of_new(archive: Archive, asked: str | None) -> str | None:
+    """How new images are coded: as those that are there."""
+    lossy = [group.meta for n, group in enumerate(archive.groups) if not archive.is_exact(n)]
+    held = ("fast" if "fast" in map(coding_of, lossy) else "small") if lossy else asked
+    if asked is None or asked == held:
+        return held
+    raise UsageError(
+        f"{printable(archive.path)} was made with --coding {held}: "
+        "leave --coding out, or encode into another file"
+    )
+
+
 def plan_append(request: AppendRequest) -> dict[str, Any]:
     """What an append would do, by the number of files; nothing is decoded or written."""
     limit = usual_or_more(request.encode.reading.max_pixels)
     with Archive(request.encode.output, ready=False, max_pixels=limit) as archive:
         require_pictures(printable(archive.path), archive.holds_tensors)
         _target_of_new(archive, Target.from_dict(archive.target), request.target)  # may be refused
+        _coding_of_new(archive, request.encode.coding)
         found = scanned(request.encode, whole=any_exact(archive.meta["groups"]))
         news = changes(archive, found.refs, request.encode.reading)
         return {

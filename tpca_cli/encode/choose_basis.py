@@ -18,8 +18,10 @@ import numpy as np
 from tpca_cli.archive.writer import basis_digest
 from tpca_cli.codec.basis_coding import code_basis
 from tpca_cli.codec.coder import Coder
-from tpca_cli.codec.contexts import PREDICTORS
+from tpca_cli.codec.contexts import LED, TABLED
+from tpca_cli.codec.priors import shipped
 from tpca_cli.codec.tiling import TOGETHER
+from tpca_cli.codec.token_tables import TokenTables, fit_tables
 from tpca_cli.codec.tuning import PSNR, VISUAL, tune_for
 from tpca_cli.encode.fit_design import (
     Design,
@@ -137,6 +139,7 @@ FINE_STEP = 1 / 16
 SAFETY, BASIS_SAFETY = 2.0, 1.4  # noise of coefficients and of a coded basis may be this many times as large
 NEAR = 1.25  # a filter serves steps up to this factor from its own,
 SIMILAR = 8.0  # and the choice of lapping up to this one
+ALIKE = 1.03  # tables of tokens serve steps up to this factor from theirs
 PER_COMPONENT = 4  # images whose coefficients say how eigentensors are turned
 USUAL_FACTOR = 1.6  # of steps that are made for people, over what they are called
 FEWER = 4  # the part of a sample that steps are first tried on
@@ -169,11 +172,12 @@ class GroupDraft:
     coefficients: Callable[[], Floats] | None = None  # of some frames, (n, M), where frames are whole images
     plain: bool = False  # the truncation and nothing else: neither lapped nor filtered
     lapped: bool | None = None  # whether that saves bytes, where it is known
-    predictor: int = PREDICTORS[-1]  # what values are predicted from
+    predictor: int = LED  # what values are predicted from
     own_modes: bool = False  # others than those of the basis that was given, in which fewer bits are promised
     spread: Spread | None = None  # how the sample differs from all images, where that is known
     _tables: Coder | None = field(default=None, repr=False)
     _filtered: Coder | None = field(default=None, repr=False)
+    _tokens: tuple[float, TokenTables | None] = field(default=(math.inf, None), repr=False)  # and their step
 
     @property
     def scale(self) -> float:
@@ -210,7 +214,16 @@ class GroupDraft:
                     coded = code_basis(self.basis, self.weights, scaled, known, self.coefficients)
                 tables = replace(tables, basis=coded)
             self._filtered = tables if self.plain else tables.with_filter(for_filter(self.sample))
-        return self._filtered.with_step(scaled)
+        return self._with_tokens(self._filtered.with_step(scaled))
+
+    def _with_tokens(self, coder: Coder) -> Coder:
+        """With tables of tokens that were fitted at nearly this step, where a coder has them."""
+        if coder.predictor == TABLED and not 1 / ALIKE <= coder.step / self._tokens[0] <= ALIKE:
+            some = for_filter(self.sample)
+            scale = self.scale * pixel_count(self.sample) / max(pixel_count(some), 1)
+            tables = fit_tables(coder.count_tokens(some), coder.token_families, shipped(), scale)
+            self._tokens = coder.step, tables
+        return replace(coder, tokens=self._tokens[1])
 
     def tables(self, step: float, components: int | None) -> Coder:
         """The coder at a step without its filter; tables and lapping serve for every step near the first."""
@@ -245,6 +258,7 @@ class GroupDraft:
     def forget_coders(self) -> None:
         """After a change of the range."""
         self._tables = self._filtered = None
+        self._tokens = math.inf, None
 
     def describe(self) -> str:
         """Method, frames and, for 16 bits, the range in a few words."""

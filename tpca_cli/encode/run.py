@@ -21,7 +21,7 @@ from tpca_cli.archive.facts import archive_facts, raw_bytes
 from tpca_cli.archive.packing import check_components
 from tpca_cli.archive.writer import Group
 from tpca_cli.checkpoint import check_partial, removed_unless_interrupted
-from tpca_cli.codec.contexts import PREDICTORS
+from tpca_cli.codec.contexts import CODINGS, PREDICTORS
 from tpca_cli.encode.assemble import Assembled, Tried, assemble, mend, share_for, write_assembled
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
 from tpca_cli.encode.code_blocks import ALL, GroupPlan, Share, coding_checkpoint
@@ -62,6 +62,7 @@ class EncodeRequest:
     tile: int | None = None
     force: bool = False
     workers: Workers = LOCAL
+    coding: str | None = None  # one of CODINGS; None: small, or as the archive that is appended to
     full_range: bool = False  # as archives of version 1 have it: 16-bit samples count up to 65535
 
 
@@ -149,8 +150,9 @@ def _drafted(
 
 
 def _ranged(drafts: list[GroupDraft], request: EncodeRequest) -> list[GroupDraft]:
-    """The same with the widest range, if the archive knows no other."""
+    """The same as they are to be coded, with the widest range if the archive knows no other."""
     for draft in drafts:
+        draft.predictor = CODINGS[request.coding or "small"]
         if request.full_range:
             draft.range = replace(draft.range, peak=draft.kind.peak)
             draft.weights, draft.predictor = None, PREDICTORS[0]  # others are beyond version 1

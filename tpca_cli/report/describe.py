@@ -184,6 +184,9 @@ EXACT = {
 }
 
 
+CODINGS = {"small": "predictions that learn", "fast": "tables, quick to read"}
+
+
 def _group_rows(group: Mapping[str, Any]) -> Rows:
     if group["method"] in EXACT:
         return (("images", _kind(group["kind"])), ("kept as", EXACT[group["method"]]))
@@ -194,6 +197,7 @@ def _group_rows(group: Mapping[str, Any]) -> Rows:
         ("framing", group["framing"]),
         ("components", f"{group['components']:,} per frame"),
         ("step", f"{group['step']:g}"),
+        ("coding", f"{group['coding']}: {CODINGS[group['coding']]}"),
         ("stored", f"{group['basis']}, {group['basis_digest']}"),
     )
 

@@ -8,10 +8,12 @@ enum {
     DECODE = 0,
     DECIDE = 1,
     REPLAY = 2,
+    TABLED = 4,
     GRADES = 16,
     FAMILIES = 3,
     ROWS = 48,
     TOKENS = 16,
+    SETS = 12,
     CYCLE = 4,
     CLASSES = 112,
     CODES = 256,
@@ -144,7 +146,9 @@ typedef struct {
     const i64 *centers;          // (channels,)
     const i64 *flag_weights;     // (steps, 2, FLAG_FEATURES)
     const i64 *lowest_weights;   // (2, LOWEST_FEATURES)
-    const i32 *tables;           // (FAMILIES, ROWS, TOKENS)
+    i32 sets;                    // of tables
+    const u8 *own_set;           // (rows,) the set of each component, its family where there is learning
+    const i32 *tables;           // (sets, ROWS, TOKENS)
     const i32 *flag_tables;      // (CLASSES, 2)
     const i32 *offsets;          // (CLASSES, 4)
     const double *prices;        // (FAMILIES, CLASSES, TOKENS) squared steps that a token costs
@@ -178,6 +182,9 @@ typedef struct {
     double *fit;                 // (rows, 2) out: coefficients times what brightness says, squares of this
     i32 *guesses;                // (size,) of the values of a row
     i32 *edges;                  // (edge_room, size) samples along the borders of tiles
+    u32 *records;                // (values and flags,) what is written when all is known, without learning
+    i32 counting;                // whether tokens are counted
+    u32 *counts;                 // (rows, ROWS, TOKENS) out: tokens of each component by row of the tables
     Hit *hits;                   // (room,) what was coded in a row and is not zero
     i16 *seen;                   // (most pairs of a step, CHUNK, 2)
     i32 *live;                   // (4, size)
@@ -258,70 +265,75 @@ _Static_assert(offsetof(Job, lowest_priors) == 180, "as in Python");
 _Static_assert(offsetof(Job, centers) == 184, "as in Python");
 _Static_assert(offsetof(Job, flag_weights) == 188, "as in Python");
 _Static_assert(offsetof(Job, lowest_weights) == 192, "as in Python");
-_Static_assert(offsetof(Job, tables) == 196, "as in Python");
-_Static_assert(offsetof(Job, flag_tables) == 200, "as in Python");
-_Static_assert(offsetof(Job, offsets) == 204, "as in Python");
-_Static_assert(offsetof(Job, prices) == 208, "as in Python");
-_Static_assert(offsetof(Job, log_prices) == 212, "as in Python");
-_Static_assert(offsetof(Job, bit_prices) == 216, "as in Python");
-_Static_assert(offsetof(Job, data) == 220, "as in Python");
-_Static_assert(offsetof(Job, grade) == 224, "as in Python");
-_Static_assert(offsetof(Job, wanted) == 228, "as in Python");
-_Static_assert(offsetof(Job, opened) == 232, "as in Python");
-_Static_assert(offsetof(Job, own) == 236, "as in Python");
-_Static_assert(offsetof(Job, small) == 240, "as in Python");
-_Static_assert(offsetof(Job, around) == 244, "as in Python");
-_Static_assert(offsetof(Job, signs) == 248, "as in Python");
-_Static_assert(offsetof(Job, busy) == 252, "as in Python");
-_Static_assert(offsetof(Job, low) == 256, "as in Python");
-_Static_assert(offsetof(Job, totals) == 260, "as in Python");
-_Static_assert(offsetof(Job, worth) == 264, "as in Python");
-_Static_assert(offsetof(Job, classes) == 268, "as in Python");
-_Static_assert(offsetof(Job, closest) == 272, "as in Python");
-_Static_assert(offsetof(Job, crowded) == 276, "as in Python");
-_Static_assert(offsetof(Job, turns) == 280, "as in Python");
-_Static_assert(offsetof(Job, spots) == 284, "as in Python");
-_Static_assert(offsetof(Job, placed) == 288, "as in Python");
-_Static_assert(offsetof(Job, tall) == 292, "as in Python");
-_Static_assert(offsetof(Job, light) == 296, "as in Python");
-_Static_assert(offsetof(Job, lit) == 300, "as in Python");
-_Static_assert(offsetof(Job, lit_counts) == 304, "as in Python");
-_Static_assert(offsetof(Job, when_found) == 308, "as in Python");
-_Static_assert(offsetof(Job, together) == 312, "as in Python");
-_Static_assert(offsetof(Job, slopes) == 316, "as in Python");
-_Static_assert(offsetof(Job, fit) == 320, "as in Python");
-_Static_assert(offsetof(Job, guesses) == 324, "as in Python");
-_Static_assert(offsetof(Job, edges) == 328, "as in Python");
-_Static_assert(offsetof(Job, hits) == 332, "as in Python");
-_Static_assert(offsetof(Job, seen) == 336, "as in Python");
-_Static_assert(offsetof(Job, live) == 340, "as in Python");
-_Static_assert(offsetof(Job, bytes) == 344, "as in Python");
-_Static_assert(offsetof(Job, picture_count) == 348, "as in Python");
-_Static_assert(offsetof(Job, side) == 352, "as in Python");
-_Static_assert(offsetof(Job, apart) == 356, "as in Python");
-_Static_assert(offsetof(Job, colors) == 360, "as in Python");
-_Static_assert(offsetof(Job, lapped) == 364, "as in Python");
-_Static_assert(offsetof(Job, restored) == 368, "as in Python");
-_Static_assert(offsetof(Job, bound) == 372, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 376, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 380, "as in Python");
-_Static_assert(offsetof(Job, indices) == 384, "as in Python");
-_Static_assert(offsetof(Job, factors) == 388, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 392, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 396, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 400, "as in Python");
-_Static_assert(offsetof(Job, borders) == 404, "as in Python");
-_Static_assert(offsetof(Job, weights) == 408, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 412, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 416, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 420, "as in Python");
-_Static_assert(offsetof(Job, errors) == 424, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 428, "as in Python");
-_Static_assert(offsetof(Job, touched) == 432, "as in Python");
-_Static_assert(offsetof(Job, planes) == 436, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 440, "as in Python");
-_Static_assert(offsetof(Job, ints) == 444, "as in Python");
-_Static_assert(sizeof(Job) == 448, "as in Python");
+_Static_assert(offsetof(Job, sets) == 196, "as in Python");
+_Static_assert(offsetof(Job, own_set) == 200, "as in Python");
+_Static_assert(offsetof(Job, tables) == 204, "as in Python");
+_Static_assert(offsetof(Job, flag_tables) == 208, "as in Python");
+_Static_assert(offsetof(Job, offsets) == 212, "as in Python");
+_Static_assert(offsetof(Job, prices) == 216, "as in Python");
+_Static_assert(offsetof(Job, log_prices) == 220, "as in Python");
+_Static_assert(offsetof(Job, bit_prices) == 224, "as in Python");
+_Static_assert(offsetof(Job, data) == 228, "as in Python");
+_Static_assert(offsetof(Job, grade) == 232, "as in Python");
+_Static_assert(offsetof(Job, wanted) == 236, "as in Python");
+_Static_assert(offsetof(Job, opened) == 240, "as in Python");
+_Static_assert(offsetof(Job, own) == 244, "as in Python");
+_Static_assert(offsetof(Job, small) == 248, "as in Python");
+_Static_assert(offsetof(Job, around) == 252, "as in Python");
+_Static_assert(offsetof(Job, signs) == 256, "as in Python");
+_Static_assert(offsetof(Job, busy) == 260, "as in Python");
+_Static_assert(offsetof(Job, low) == 264, "as in Python");
+_Static_assert(offsetof(Job, totals) == 268, "as in Python");
+_Static_assert(offsetof(Job, worth) == 272, "as in Python");
+_Static_assert(offsetof(Job, classes) == 276, "as in Python");
+_Static_assert(offsetof(Job, closest) == 280, "as in Python");
+_Static_assert(offsetof(Job, crowded) == 284, "as in Python");
+_Static_assert(offsetof(Job, turns) == 288, "as in Python");
+_Static_assert(offsetof(Job, spots) == 292, "as in Python");
+_Static_assert(offsetof(Job, placed) == 296, "as in Python");
+_Static_assert(offsetof(Job, tall) == 300, "as in Python");
+_Static_assert(offsetof(Job, light) == 304, "as in Python");
+_Static_assert(offsetof(Job, lit) == 308, "as in Python");
+_Static_assert(offsetof(Job, lit_counts) == 312, "as in Python");
+_Static_assert(offsetof(Job, when_found) == 316, "as in Python");
+_Static_assert(offsetof(Job, together) == 320, "as in Python");
+_Static_assert(offsetof(Job, slopes) == 324, "as in Python");
+_Static_assert(offsetof(Job, fit) == 328, "as in Python");
+_Static_assert(offsetof(Job, guesses) == 332, "as in Python");
+_Static_assert(offsetof(Job, edges) == 336, "as in Python");
+_Static_assert(offsetof(Job, records) == 340, "as in Python");
+_Static_assert(offsetof(Job, counting) == 344, "as in Python");
+_Static_assert(offsetof(Job, counts) == 348, "as in Python");
+_Static_assert(offsetof(Job, hits) == 352, "as in Python");
+_Static_assert(offsetof(Job, seen) == 356, "as in Python");
+_Static_assert(offsetof(Job, live) == 360, "as in Python");
+_Static_assert(offsetof(Job, bytes) == 364, "as in Python");
+_Static_assert(offsetof(Job, picture_count) == 368, "as in Python");
+_Static_assert(offsetof(Job, side) == 372, "as in Python");
+_Static_assert(offsetof(Job, apart) == 376, "as in Python");
+_Static_assert(offsetof(Job, colors) == 380, "as in Python");
+_Static_assert(offsetof(Job, lapped) == 384, "as in Python");
+_Static_assert(offsetof(Job, restored) == 388, "as in Python");
+_Static_assert(offsetof(Job, bound) == 392, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 396, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 400, "as in Python");
+_Static_assert(offsetof(Job, indices) == 404, "as in Python");
+_Static_assert(offsetof(Job, factors) == 408, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 412, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 416, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 420, "as in Python");
+_Static_assert(offsetof(Job, borders) == 424, "as in Python");
+_Static_assert(offsetof(Job, weights) == 428, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 432, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 436, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 440, "as in Python");
+_Static_assert(offsetof(Job, errors) == 444, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 448, "as in Python");
+_Static_assert(offsetof(Job, touched) == 452, "as in Python");
+_Static_assert(offsetof(Job, planes) == 456, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 460, "as in Python");
+_Static_assert(offsetof(Job, ints) == 464, "as in Python");
+_Static_assert(sizeof(Job) == 468, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -333,5 +345,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x36afd445; }
+EXPORT(layout) i32 job_layout(void) { return 0x276a9a0a; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

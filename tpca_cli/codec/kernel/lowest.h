@@ -41,9 +41,16 @@ static i64 follow(const double *first, const i32 *around, const double *near, i3
     return (i64)__builtin_floor((2 * slope * (first[place] * count - total) + 256 * count) / (512 * count));
 }
 
-INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel, i32 fineness, i32 place, const i32 *around) {
-    i32 row = job->lowest_rows[channel], first_row = job->lowest_rows[0], size = job->size, follows = channel && first_row >= 0;
-    double *low = job->low + channel * size, near[4];
+// What is foreseen of a lowest component: its mean, its class, and the magnitudes of those of the channels before.
+typedef struct {
+    i64 mean;
+    i32 class, first_size, previous;
+} Foreseen;
+
+INLINE Foreseen foresee_lowest(const Job *job, const Line *line, i32 channel, i32 fineness, i32 place, const i32 *around) {
+    i32 first_row = job->lowest_rows[0], size = job->size, follows = channel && first_row >= 0;
+    const double *low = job->low + channel * size;
+    double near[4];
     i64 step = quantum_at(line, place), known = 0, total = 0, mean, evidence[3];
     for (i32 k = 0; k < 4; k++) near[k] = low[around[k]], known += around[k] > 0, total += around[k] ? (i64)near[k] : 0;
     i64 some = known ? known : 1;
@@ -75,17 +82,23 @@ INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel
         i64 ratio = prior * UNIT / (priors[fineness] > 1 ? priors[fineness] : 1);
         expected += weights[4] * (ratio < 8 * UNIT ? ratio : 8 * UNIT) * first_size;
     }
-    i32 class = class_of(expected / UNIT), kind = least(channel, 2);
-    Counter *first = near_by + (4 * 256 + kind * 64 + least(first_size, 7) * 8 + least(previous, 7)) * MIXED;
+    return (Foreseen){mean, class_of(expected / UNIT), first_size, previous};
+}
+
+INLINE void code_lowest_at(Job *job, const Line *line, Range *range, i32 channel, i32 fineness, i32 place, const i32 *around) {
+    const Foreseen foreseen = foresee_lowest(job, line, channel, fineness, place, around);
+    i32 row = job->lowest_rows[channel], size = job->size, class = foreseen.class, kind = least(channel, 2);
+    double *low = job->low + channel * size;
+    Counter *first = near_by + (4 * 256 + kind * 64 + least(foreseen.first_size, 7) * 8 + least(foreseen.previous, 7)) * MIXED;
     Counter *second = crowd + (4 * 256 + kind * 32 + least(class >> 1, 31)) * MIXED;
     const Spot spot = spot_of(job->grade, job->placed + row * OCTAVES * MIXED, 2, 4, class, first, second, place, turn_at(line, place), job->rich);
-    double *data = job->data + row * size + place, rest = job->mode == DECIDE ? *data - mean : *data, value = 0;
+    double *data = job->data + row * size + place, rest = job->mode == DECIDE ? *data - foreseen.mean : *data, value = 0;
     i64 q = code_size(job, line, range, &spot, rest, job->rich);
     if (q) {
         q = code_sign(line, range, spot.turn, 0, rest < 0) ? -q : q;
         value = keep(line, place, class, q);
     }
-    low[place] = mean + value;
+    low[place] = foreseen.mean + value;
     if (job->edge_room && !channel) extend_edges(job->edges + place, size, job->row_edges + row, low[place]);
     if (job->picture_count) job->wide |= put(slot_values(job, slot_of(job, row)), place, low[place]);
     if (!job->direct) *data = job->symbols ? q : low[place];
