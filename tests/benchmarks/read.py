@@ -2,13 +2,14 @@
 
     python tests/benchmarks/read.py FOLDER [--limit N] [--psnr 36] [--workers 1 2] [--turns 3]
 
-The images are taken as RGB and written to an archive, to JPEG and WebP files of about the same PSNR, and to
-JPEG XL where its plugin is installed; JPEG files that the folder has are read as they are, too. Every reader
-gives arrays (h, w, 3) to one loop that only counts them. With several workers, an archive is read by
-`Archive.prefetch`, which has threads; files by threads or processes in batches, whichever is faster: threads
-of Pillow wait for one another, and take more than twice the CPU time for thumbnails. CPU time is that of the
-whole process tree, elapsed time is what counts for several workers on a machine that is not
-busy; of several turns, interleaved, the fastest counts. Ratios within one run are what to compare.
+The images are taken as RGB and written to an archive of each `--coding`, to JPEG and WebP files of about
+the same PSNR, and to JPEG XL where its plugin is installed; JPEG files that the folder has are read as they
+are, too. Every reader gives arrays (h, w, 3) to one loop that only counts them. With several workers, an
+archive is read by `Archive.prefetch`, which has threads; files by threads or processes in batches,
+whichever is faster: threads of Pillow wait for one another, and take more than twice the CPU time for
+thumbnails. CPU time is that of the whole process tree, elapsed time is what counts for several workers on a
+machine that is not busy; of several turns, interleaved, the fastest counts. Ratios within one run are what
+to compare.
 """
 
 from __future__ import annotations
@@ -167,9 +168,27 @@ def pools(workers: int) -> Iterator[tuple[str, Any]]:
         yield "processes", processes
 
 
-def compare(archive: Archive, files: dict[str, Callable[[Any], Reader]], workers: int, turns: int) -> None:
+def of_archives(archives: dict[str, Archive], workers: int) -> dict[str, Reader]:
+    """Readers of archives by name: in every order, and one image at a time where there is one worker."""
+    orders = ("in order", "shuffled", "for training", "random")
+    found: dict[str, Reader] = {
+        f"{name}, {order}": partial(of_archive, archive, order, workers)
+        for name, archive in archives.items()
+        for order in orders
+    }
+    if workers == 1:
+        alone = {
+            f"{name}, shuffled, one by one": partial(one_by_one, each) for name, each in archives.items()
+        }
+        found.update(alone)
+    return found
+
+
+def compare(
+    archives: dict[str, Archive], files: dict[str, Callable[[Any], Reader]], workers: int, turns: int
+) -> None:
     """A table of images a second."""
-    count = len(archive)
+    count = len(next(iter(archives.values())))
     readers: dict[str, tuple[str, Reader]] = {}
     best: dict[str, tuple[float, float, str]] = {}
     cpus: dict[str, float] = {}
@@ -177,10 +196,7 @@ def compare(archive: Archive, files: dict[str, Callable[[Any], Reader]], workers
         for how, pool in pools(workers):
             readers = {name: (how, make(pool)) for name, make in files.items()}
             if how != "processes":
-                for order in ("in order", "shuffled", "for training", "random"):
-                    readers[f"archive, {order}"] = (how, partial(of_archive, archive, order, workers))
-                if workers == 1:
-                    readers["archive, shuffled, one by one"] = ("", partial(one_by_one, archive))
+                readers |= {name: (how, reader) for name, reader in of_archives(archives, workers).items()}
             for name, (way, reader) in readers.items():
                 elapsed, cpu = measured(reader, count)
                 best[name] = min((elapsed, cpu, way), best.get(name, (9e9, 9e9, "")))
@@ -207,24 +223,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         (work / "list.txt").write_text("\n".join(map(os.path.abspath, sources)))
-        command = [
-            "encode",
-            f"@{work / 'list.txt'}",
-            "-o",
-            work / "a.h5",
-            "--psnr",
-            given.psnr,
-            "--quiet",
-            "--force",
-        ]
-        done = subprocess.run([sys.executable, "-m", "tpca_cli", *map(str, command)])
-        if done.returncode not in (0, 3):
-            raise SystemExit(done.returncode)
+        archives = {}
+        for coding in ("small", "fast"):
+            path = work / f"{coding}.h5"
+            command = [
+                "encode",
+                f"@{work / 'list.txt'}",
+                "-o",
+                path,
+                "--psnr",
+                given.psnr,
+                "--coding",
+                coding,
+            ]
+            done = subprocess.run(
+                [sys.executable, "-m", "tpca_cli", *map(str, command), "--quiet", "--force"]
+            )
+            if done.returncode not in (0, 3):
+                raise SystemExit(done.returncode)
+            archives[f"archive, {coding}"] = Archive(path, mode="RGB")
+            print(f"--coding {coding}: {path.stat().st_size:,} bytes")
+            assert len(archives[f"archive, {coding}"]) == len(sources)
         files = contestants(sources, work, given.psnr)
-        archive = Archive(work / "a.h5", mode="RGB")
-        assert len(archive) == len(sources)
         for workers in given.workers:
-            compare(archive, files, workers, given.turns)
+            compare(archives, files, workers, given.turns)
 
 
 if __name__ == "__main__":
