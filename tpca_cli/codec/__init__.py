@@ -10,6 +10,7 @@
 | `scan_order` | the order of components, and which magnitudes each of them sees |
 | `contexts` | scales, weights and classes: the context model |
 | `priors` | the fitted numbers that every model starts from |
-| `kernel_job` | the fields of a job for the compiled kernel |
+| `token_tables` | how frequent tokens are, for blocks that are read without learning |
+| `kernel_job`, `block_job` | the fields of a job for the compiled kernel, and how a block fills them |
 | `kernel_run` | jobs run: coefficients, symbols or whole pictures |
 """

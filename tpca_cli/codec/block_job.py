@@ -39,8 +39,6 @@ def block_values(
     scan, size = model.scan, grid.size
     rows, zones, channels = len(scan.places), len(scan.zones), len(scan.lowest)
     canvas, room = rows * size, -(-size // 8) * 8
-    tabled = model.predictor == TABLED
-    rich = model.predictor > 1 and not tabled
     direct = mode == DECODE and pictures["picture_count"] != 0
     most_rows, most_pairs = _most_of_step(scan)
     return {
@@ -54,12 +52,9 @@ def block_values(
         "channels": channels,
         "zones": zones,
         "capacity": coded.size,
-        "length": 0,
-        "damaged": 0,
-        "wide": 0,
+        **dict.fromkeys(("length", "damaged", "wide"), 0),
         "direct": int(direct),
         "model": model.predictor,
-        "rich": int(rich),
         "step_count": len(scan.steps),
         "level_count": len(grid.levels),
         "even_count": grid.phases[0].size,
@@ -75,28 +70,46 @@ def block_values(
         "wanted": Room(zones * size, scratch=mode == DECODE),
         "opened": Room(zones * size),
         "own": Room(canvas + size + 8, scratch=True),
-        "small": Room(canvas + size + 16, scratch=True),
-        "around": Room(canvas + size + 16, scratch=True),
-        "signs": Room(canvas + 16, scratch=True),
         "busy": Room(2 * size),
         "low": Room(channels * size),
         "totals": Room(size + 8, scratch=True),
         "worth": Room(3 * size, scratch=True),
         "classes": Room(room * most_rows, scratch=True),
-        **dict.fromkeys(("closest", "crowded", "turns"), Room(size + 16, scratch=True)),
-        "spots": Room(8 * CHUNK, scratch=True),
-        "placed": Room(rows * 32 if rich else 0, scratch=True),
-        "tall": Room(rows * (TOKENS - 1) if rich else 0, scratch=True),
-        "records": Room((rows + zones) * size if tabled and mode != DECODE else 0, scratch=True),
+        "closest": Room(size + 16, scratch=True),
+        **_learning(model, size),
         **_led_and_smooth(model, size),
-        "counting": int(counting),
-        "counts": Room(rows * ROWS * TOKENS if counting else 0),
+        **_without_learning(model, size, mode, counting),
         "hits": Room(room, scratch=True),
         "seen": Room(2 * most_pairs * CHUNK, scratch=True),
         "live": Room(4 * size, scratch=True),
         "bytes": coded,
         **pictures,
     }
+
+
+def _learning(model: ContextModel, size: int) -> Values:
+    """Room for what surrounds values and for counters, where there is learning."""
+    learns, rows = model.predictor != TABLED, len(model.scan.places)
+    rich, canvas = learns and model.predictor > 1, rows * size if learns else 0
+    rooms = {
+        "small": canvas + size + 16,
+        "around": canvas + size + 16,
+        "signs": canvas + 16,
+        "crowded": size + 16,
+        "turns": size + 16,
+        "spots": 8 * CHUNK,
+        "placed": 32 * rows * rich,
+        "tall": (TOKENS - 1) * rows * rich,
+    }
+    return {"rich": int(rich), **{name: Room(count, scratch=True) for name, count in rooms.items()}}
+
+
+def _without_learning(model: ContextModel, size: int, mode: int, counting: bool) -> Values:
+    """Room for what is written when all is known, and for tokens that are counted."""
+    rows, zones = len(model.scan.places), len(model.scan.zones)
+    noted = (rows + zones) * size if model.predictor == TABLED and mode != DECODE else 0
+    counts = Room(rows * ROWS * TOKENS if counting else 0)
+    return {"records": Room(noted, scratch=True), "counting": int(counting), "counts": counts}
 
 
 def _led_and_smooth(model: ContextModel, size: int) -> Values:

@@ -57,6 +57,10 @@ class Borders:
     at: Ints  # (M, 4) which of them
     weights: Ints  # (M, 4) in 1/256
 
+    def in_order(self, order: Ints) -> Borders:
+        """The same for components in another order."""
+        return Borders(self.room, self.at[order], self.weights[order]) if self.room else self
+
 
 NO_BORDERS = Borders(0, np.zeros((0, 4), np.int64), np.zeros((0, 4), np.int64))
 
@@ -198,12 +202,8 @@ def build_contexts(
         priors,
         bit_price,
         predictor,
-        Borders(borders.room, borders.at[scan.order], borders.weights[scan.order])
-        if borders.room
-        else borders,
-        np.zeros(len(scan.order), np.int64)
-        if shares is None
-        else np.where(row_grains > 0, 0, shares[scan.order]),
+        borders.in_order(scan.order),
+        np.where(row_grains > 0, 0, 0 * scan.order if shares is None else shares[scan.order]),
         _whole_multiples(scan, (graded == row_grains) & (whole > 0)),
         (graded / wished) ** 2,
         priors.tables.astype(np.int64) if tokens is None else tokens.frequencies(priors),

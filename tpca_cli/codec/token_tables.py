@@ -60,10 +60,10 @@ class TokenTables:
         return {"token_moves": self.moves, "token_sets": self.sets}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenTables | None:
-        """The mirror of `to_arrays`, if they are there."""
-        found = [np.asarray(arrays[name]) for name in ("token_moves", "token_sets") if name in arrays]
-        return cls(found[0].astype(np.int8), found[1].astype(np.uint8)) if len(found) == 2 else None
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenTables:
+        """The mirror of `to_arrays`."""
+        moves, sets = (np.asarray(arrays[name]) for name in ("token_moves", "token_sets"))
+        return cls(moves.astype(np.int8), sets.astype(np.uint8))
 
     def fits(self, families: Ints) -> bool:
         """Whether this can be of components with these families (M,)."""
