@@ -71,7 +71,9 @@ def ssim(one: Pixels, other: Pixels) -> float:
 def run(*arguments: str) -> float:
     """Seconds that a `tpca` command takes."""
     started = time.perf_counter()
-    subprocess.run([*TPCA, *arguments, "--quiet"], check=True)
+    done = subprocess.run([*TPCA, *arguments, "--quiet"])
+    if done.returncode not in (0, 3):  # 3: some images lose much, which is said and is no failure here
+        done.check_returncode()
     return time.perf_counter() - started
 
 

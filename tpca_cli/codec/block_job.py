@@ -74,7 +74,7 @@ def block_values(
         "low": Room(channels * size),
         "totals": Room(size + 8, scratch=True),
         "worth": Room(3 * size, scratch=True),
-        "classes": Room(room * most_rows, scratch=True),
+        "classes": Room(room * max(most_rows, 1) + 8, scratch=True),
         "closest": Room(size + 16, scratch=True),
         **_learning(model, size),
         **_led_and_smooth(model, size),
