@@ -29,6 +29,11 @@ ARCHIVES = {
         ("--tile", "8", "--method", "rank1", "--step", "12", "--tune", "visual"),
         [(40, 48), (33, 20)],
     ),
+    "fast": (
+        (3,),
+        ("--tile", "8", "--coding", "fast", "--tune", "visual", "--step", "9"),
+        [(40, 48), (33, 20)],
+    ),
     "gray": ((1,), ("--tile", "4", "--method", "rank1", "--step", "8"), [(8, 8), (5, 13)]),
     "dense": ((1,), ("--tile", "4", "--method", "operator", "--step", "8"), [(8, 8)]),
     "whole": ((3,), ("--size", "6x6", "--method", "rank1", "--step", "8"), [(6, 6)]),
