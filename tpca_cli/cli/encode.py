@@ -127,7 +127,7 @@ def _refuse_source(output: Path, sources: Sequence[str]) -> None:
 @click.option(
     "--coding",
     type=click.Choice(["small", "fast"]),
-    help="Fewest bytes, or two to three times as fast to read, for training, with 4 to 9 % more bytes. "
+    help="Fewest bytes, or two to three times as fast to read, for training, with 3 to 9 % more bytes. "
     "Default: small, and with --append as the archive is.",
 )
 @click.option("--components", type=options.Count(1), metavar="M", help="Keep at most M components per frame.")
