@@ -60,15 +60,21 @@ class TokenTables:
         return {"token_moves": self.moves, "token_sets": self.sets}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenTables:
-        """The mirror of `to_arrays`."""
-        moves, sets = (np.asarray(arrays[name]) for name in ("token_moves", "token_sets"))
-        return cls(moves.astype(np.int8), sets.astype(np.uint8))
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenTables | None:
+        """The mirror of `to_arrays`, if they are there."""
+        if "token_moves" not in arrays and "token_sets" not in arrays:
+            return None
+        moves, sets = np.asarray(arrays["token_moves"]), np.asarray(arrays["token_sets"])
+        if moves.dtype != np.int8 or sets.dtype != np.uint8:
+            raise ValueError(f"tables of tokens are {moves.dtype} and {sets.dtype}, not int8 and uint8")
+        return cls(moves, sets)
 
     def fits(self, families: Ints) -> bool:
         """Whether this can be of components with these families (M,)."""
+        if self.moves.ndim != 3 or self.moves.shape[1:] != (ROWS, TOKENS):
+            return False
         sets, rest = divmod(len(self.moves), FAMILIES)
-        if rest or not 0 < sets <= MOST_OF_FAMILY or self.moves.shape[1:] != (ROWS, TOKENS):
+        if rest or not 0 < sets <= MOST_OF_FAMILY:
             return False
         near = np.abs(self.moves.astype(np.int64)).max() <= FARTHEST
         alike = self.sets.shape == families.shape and (self.sets % FAMILIES == families).all()

@@ -112,11 +112,13 @@ INLINE void write_raw(Streams *streams, i32 bit) {
     *byte = (at & 7 ? *byte : 0) | bit << (at & 7);
 }
 
-static Streams open_to_read(u8 *first, u8 *end) {
+// No writer begins with a smaller state: with it the same tokens would have another block.
+static Streams open_to_read(u8 *first, u8 *end, i32 *damaged) {
     Streams streams = {.at = first, .first = first, .end = end};
     for (i32 k = 0; k < STATES; k++) {
         u64 low = next_word(&streams);
         streams.states[k] = low | next_word(&streams) << 32;
+        *damaged |= streams.states[k] < STATE_START;
     }
     return streams;
 }

@@ -226,7 +226,7 @@ static void tabled_walk(Job *job) {
     u32 used = job->grades > 1 ? tabled_grades(job) : 0;
     u8 *first = job->bytes + (used < job->capacity ? used : job->capacity), *end = job->bytes + job->capacity;
     Streams streams = {.at = first, .first = first, .end = end, .records = job->records};
-    if (job->mode == DECODE) streams = open_to_read(first, end);
+    if (job->mode == DECODE) streams = open_to_read(first, end, &job->damaged);
     for (i32 c = 0; c < job->channels; c++)
         if (job->lowest_rows[c] >= 0) __builtin_memset(job->own + job->lowest_rows[c] * job->size, 0, 2 * job->size);
     tabled_lowest(job, &streams);
