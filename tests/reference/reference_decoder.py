@@ -19,6 +19,7 @@ from typing import Any
 import h5py
 from reference_plan import Place
 from reference_symbols import Block
+from reference_tabled import TabledBlock
 from reference_transform import Image, restore, shifted, synthesize, to_pixels, unlap
 
 PRIORS = Path(__file__).parents[1] / "golden" / "v1" / "priors.json"
@@ -31,7 +32,7 @@ BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("ro
          ("digest", 8))  # fmt: skip
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
 
-FEATURES = {"coded-basis", "regions", "model-2", "model-3", "tensor-items"}
+FEATURES = {"coded-basis", "regions", "model-2", "model-3", "model-4", "tensor-items"}
 FEATURES |= {"grains", "whole-grains", "oblique-colors", "bounded-filter"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
@@ -227,7 +228,7 @@ def arrays_of(raw: bytes) -> Arrays:
         count = 1
         for side in shape:
             count *= side
-        kind = {"u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"}[code]
+        kind = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q"}[code]
         size = count * int(code[1])
         found[name] = (shape, list(struct.unpack(f"<{count}{kind}", raw[end + 1 : end + 1 + size])))
         at = end + 1 + size
@@ -317,9 +318,11 @@ def values_of_block(
         "model": settings.get("model", 1),
         "shares": rows_of(*arrays["shares"]) if "shares" in arrays else [],
         "borders": borders_of(settings["basis"], arrays, places) if by_borders else {},
+        **tokens_of(arrays),
     }
     grids = [(-(-height // h), -(-width // w)) for height, width in shapes]
-    values = Block(priors, numbers, grids).decode(data)
+    kind = TabledBlock if numbers["model"] == 4 else Block
+    values = kind(priors, numbers, grids).decode(data)
     shown = places if components is None else places[: max(components, 0)]
     out = []
     for n, (height, width) in enumerate(shapes):
@@ -338,6 +341,18 @@ def values_of_block(
 
 def rows_of(shape: list[int], values: list[int]) -> list[list[int]]:
     return [values[shape[1] * k : shape[1] * (k + 1)] for k in range(shape[0])]
+
+
+def tokens_of(arrays: Arrays) -> dict[str, Any]:
+    """Section 16: the moves of frequencies, by set and row, and the set of each component."""
+    if "token_moves" not in arrays:
+        return {}
+    (sets, rows, tokens), moves = arrays["token_moves"]
+    lines = rows_of([sets * rows, tokens], moves)
+    return {
+        "token_moves": [lines[rows * s : rows * (s + 1)] for s in range(sets)],
+        "token_sets": arrays["token_sets"][1],
+    }
 
 
 def borders_of(basis: dict[str, Any], arrays: Arrays, places: list[Place]) -> dict[Place, list[int]]:

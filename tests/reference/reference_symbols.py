@@ -299,7 +299,7 @@ class Block:
         away = clip(log_code(self.expected[place]) - code, -48, 48)
         return clip((code * 8 + self.priors["ADJUST"][away + 48] >> 4) - 4, 0, 111)
 
-    def _flag(self, step: Step, phase: int, tile: Tile) -> int:
+    def _flag_class(self, step: Step, phase: int, tile: Tile) -> int:
         """Section 8."""
         key = (step.color, step.zone)
         before = self.zones.get((step.color, step.zone - 1))
@@ -313,17 +313,27 @@ class Block:
         weights = self.priors["FLAG_WEIGHTS"][(step.color * 4 + min(step.zone, 3)) * 2 + phase]
         near = [*around(tile, 1), *around(tile, 2)]
         own, beside = (sum(self._size(p, *tiles) for p in before) for tiles in ([tile], near))
-        opened = sum(self.flags.get((*key, t), 0) for t in near) if phase else 0
-        first = self.flags.get((0, step.zone, tile), 0) if step.color else 0
+        opened, first = self._flags_near(step, phase, tile)
         total = weights[0] * zone + scale * (weights[1] * own + weights[2] * beside)
-        total += 1024 * (weights[3] * opened + weights[4] * first)
-        number = min(sorted(self.zones).index(key), 15)
+        return class_of(total + 1024 * (weights[3] * opened + weights[4] * first) >> 10)
+
+    def _flags_near(self, step: Step, phase: int, tile: Tile) -> tuple[int, int]:
+        """Section 8: flags of the tiles around, and that of the first channel."""
+        near = [*around(tile, 1), *around(tile, 2)]
+        opened = sum(self.flags.get((step.color, step.zone, t), 0) for t in near) if phase else 0
+        return opened, self.flags.get((0, step.zone, tile), 0) if step.color else 0
+
+    def _flag(self, step: Step, phase: int, tile: Tile) -> int:
+        """Section 8."""
+        near = [*around(tile, 1), *around(tile, 2)]
+        opened, first = self._flags_near(step, phase, tile)
+        number = min(sorted(self.zones).index((step.color, step.zone)), 15)
         counters = [
             self.flag_counters[0, number, opened if phase else 5, first],
             self.flag_counters[1, number, rank(self.busy[step.color, tile])],
             self.flag_counters[2, number, rank_beside(sum(self.busy[step.color, t] for t in near)), phase],
         ]
-        given = stretch(min(self.priors["FLAG_TABLES"][class_of(total >> 10)][1], 65535))
+        given = stretch(min(self.priors["FLAG_TABLES"][self._flag_class(step, phase, tile)][1], 65535))
         flag = self.stream.mixed(given, counters, self.flag_weights[number, phase])
         self.flags[step.color, step.zone, tile] = flag
         return flag

@@ -15,6 +15,9 @@ from pictures import natural, noise
 
 from tpca_cli.archive.reader import Archive
 from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.contexts import LED, TABLED
+from tpca_cli.codec.priors import shipped
+from tpca_cli.codec.token_tables import fit_tables
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
@@ -33,14 +36,25 @@ CASES = {
 }
 
 
-def coder_of(seed: int, frame: Any, kind: str, components: int, step: float, pictures: list[Any]) -> Coder:
+def coder_of(
+    seed: int,
+    frame: Any,
+    kind: str,
+    components: int,
+    step: float,
+    pictures: list[Any],
+    lapped: bool = True,
+    tune: str = "psnr",
+    predictor: int = LED,
+) -> Coder:
     rng = np.random.default_rng(seed)
     modes = [np.linalg.qr(rng.normal(size=(side, side)))[0] for side in frame]
     indices = np.stack(np.unravel_index(rng.permutation(np.prod(frame))[:components], frame), axis=1)
     mean = rng.integers(0, 255, frame) if seed % 2 else None
     basis = FixedBasis.from_modes(modes, indices, dtype=pictures[0].dtype, mean=mean)
     framing = Framing(kind, frame[0], frame[1], frame[2])
-    return Coder.train(pictures, framing, basis, step, lapped=bool(kind == "tile" and frame[0] >= 8))
+    lapped = bool(lapped and kind == "tile" and frame[0] >= 8)
+    return Coder.train(pictures, framing, basis, step, lapped=lapped, tune=tune, predictor=predictor)
 
 
 def check_agreement(coder: Coder, pictures: list[Any], components: int | None = None) -> None:
@@ -60,6 +74,46 @@ def test_any_coder_is_read_the_same_way(name: str) -> None:
     coder = coder_of(seed, frame, kind, components, step, sample)
     check_agreement(coder, sample, components // 3)
     check_agreement(coder, [noise(h, w, frame[2], k) for k, (h, w) in enumerate(shapes)])
+
+
+FAST = {
+    # frame, kind, components, step, images, lapped, tune
+    "gray, lapped": ((8, 8, 1), "tile", 64, 9.0, [(33, 26), (8, 8)], True, "psnr"),
+    "gray, so fine that values escape": ((8, 8, 1), "tile", 64, 0.02, [(17, 26)], False, "psnr"),
+    "color with regions, lapped": ((8, 8, 3), "tile", 192, 12.0, [(25, 41), (5, 3)], True, "visual"),
+    "color with regions, not lapped": ((8, 8, 3), "tile", 192, 30.0, [(40, 24)], False, "visual"),
+    "some components in any order": ((8, 8, 3), "tile", 50, 4.0, [(17, 20)], False, "psnr"),
+    "RGBA in tiles of 16": ((16, 16, 4), "tile", 1024, 20.0, [(30, 33)], True, "psnr"),
+    "whole": ((3, 37, 3), "whole", 333, 6.0, [(3, 37)] * 3, False, "psnr"),
+    "one pixel": ((1, 1, 3), "whole", 3, 0.1, [(1, 1)] * 4, False, "psnr"),
+}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_any_coder_without_learning_is_read_the_same_way(name: str) -> None:
+    """By the tables of the format, and by those that suit a thousand times the sample."""
+    frame, kind, components, step, shapes, lapped, tune = FAST[name]
+    seed = 2 * list(FAST).index(name)
+    sample = [natural(h, w, frame[2], seed + k) for k, (h, w) in enumerate(shapes)]
+    coder = coder_of(seed, frame, kind, components, step, sample, lapped, tune, TABLED)
+    assert coder.lapped == lapped and coder.tune == tune
+    check_agreement(coder, sample, components // 3)
+    tables = fit_tables(coder.count_tokens(sample), coder.token_families, shipped(), 1000.0)
+    assert tables is not None and tables.moves.any()
+    coder = dataclasses.replace(coder, tokens=tables)
+    check_agreement(coder, sample)
+    check_agreement(coder, [noise(h, w, frame[2], k) for k, (h, w) in enumerate(shapes)])
+
+
+def test_a_dense_basis_without_learning_is_read_the_same_way() -> None:
+    """Components that have no places in a tile, samples of 16 bits, and a value of each size."""
+    rng = np.random.default_rng(0)
+    columns = np.linalg.qr(rng.normal(size=(48, 20)))[0]
+    basis = FixedBasis.from_dense(columns, (6, 8, 1), dtype=np.uint16)
+    sample = [rng.integers(0, 1 << int(bits), (6, 8, 1)).astype(np.uint16) for bits in (1, 6, 11, 16)]
+    coder = Coder.train(sample, Framing("whole", 6, 8, 1), basis, 0.5, predictor=TABLED)
+    check_agreement(coder, sample)
+    check_agreement(coder, sample, 7)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
