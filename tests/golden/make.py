@@ -24,13 +24,16 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from command import tpca
+from golden.scenes import noise, picture, tinted
 from pictures import save
 
 from tpca_cli import Archive, store
 from tpca_cli.archive.index import BlockRecord, Entry, Index
 from tpca_cli.archive.writer import Group, write_archive
 from tpca_cli.codec.coder import Coder
-from tpca_cli.codec.contexts import PREDICTORS
+from tpca_cli.codec.contexts import LED, TABLED
+from tpca_cli.codec.priors import shipped
+from tpca_cli.codec.token_tables import fit_tables
 
 HOME_V1 = Path(__file__).parent / "v1"
 HOME = Path(__file__).parent / "v2"
@@ -38,42 +41,8 @@ PRIORS = (
     "WEIGHTS", "EXPECTED", "TABLES", "FLAG_TABLES", "FLAG_WEIGHTS", "OFFSETS", "POSITION", "ADJUST",
     "LOWEST_WEIGHTS"
 )  # fmt: skip
-PARTIAL = {"tile8.h5": 20, "whole.h5": 100, "dense.h5": 7, "coded.h5": 3, "turned.h5": 2}
+PARTIAL = {"tile8.h5": 20, "whole.h5": 100, "dense.h5": 7, "coded.h5": 3, "turned.h5": 2, "fast.h5": 20}
 """Archives that are also decoded with fewer components."""
-
-
-def picture(h: int, w: int, c: int, seed: int, peak: int = 255) -> Any:
-    """Shading, a disk, stripes and grain, from integers alone."""
-    y, x = np.mgrid[0:h, 0:w].astype(np.int64)
-    planes = []
-    for k in range(c):
-        shade = (3 + seed % 5) * x + (2 + seed % 3) * y + 40 * k
-        disk = 70 * ((y - h // 2) ** 2 + (x - (seed * 7) % w) ** 2 < (5 + seed % 7) ** 2)
-        stripes = 25 * (((x * (1 + seed % 2) + y * (seed % 3)) // 3) % 2)
-        grain = ((x * 73856093) ^ (y * 19349663) ^ (seed * 83492791 + k)) % 23
-        planes.append((30 + shade // 2 + disk + stripes + grain) % 256 if k != 3 else 255 - shade % 64)
-    stack = np.stack(planes, axis=-1)  # (h, w, c)
-    return (
-        stack.astype(np.uint8) if peak == 255 else (stack * 257 + (x * y)[..., None] % 257).astype(np.uint16)
-    )
-
-
-def tinted(h: int, w: int, seed: int) -> Any:
-    """Colors that go with brightness, differently to the left and to the right."""
-    gray = picture(h, w, 1, seed).astype(np.int64)[..., 0]
-    left = np.arange(w) < w // 2
-    planes = [
-        gray,
-        np.where(left, gray // 2 + 40, 255 - gray // 3),
-        np.where(left, 200 - gray // 2, gray // 4 + 90),
-    ]
-    return (np.stack(planes, axis=-1) + picture(h, w, 3, seed + 1) % 8).clip(0, 255).astype(np.uint8)
-
-
-def noise(h: int, w: int, c: int, seed: int) -> Any:
-    """Values that no table expects."""
-    raw = hashlib.shake_256(str(seed).encode()).digest(h * w * c)
-    return (np.frombuffer(raw, np.uint8) // 128 * 255).astype(np.uint8).reshape(h, w, c)
 
 
 def fill(root: Path, pictures: list[Any], **options: Any) -> Path:
@@ -90,7 +59,7 @@ def trained(
     tile: int,
     lapped: bool,
     tune: str = "psnr",
-    predictor: int = PREDICTORS[-1],
+    predictor: int = LED,
 ) -> Coder:
     """A coder with a restoring filter, which takes a sample of some size."""
     options = ("--step", 14, "--tile", tile, "--method", "rank1", "--force")
@@ -185,6 +154,28 @@ def third_model_plain(work: Path, target: Path) -> None:
     coder = trained(work, sample, 8, lapped=False, predictor=3).with_step(3.0)
     assert coder.shares is not None and coder.shares.any()
     write(target, coder, [tinted(31, 40, 4), noise(16, 9, 3, 2)], [(0, 2, 0, 0)])
+
+
+def fast(work: Path, target: Path) -> None:
+    """Nothing is learned: lapped, with regions and tables of tokens, a block of two and one cut in bands."""
+    sample = [tinted(192, 184, seed) for seed in (1, 2)]
+    coder = trained(work, sample, 8, lapped=True, tune="visual", predictor=TABLED)
+    tables = fit_tables(coder.count_tokens(sample), coder.token_families, shipped())
+    assert tables is not None and len(tables.moves) > 3
+    pictures = [tinted(32, 40, 8), noise(8, 16, 3, 3), tinted(25, 17, 5)]
+    pictures[0][:24, :24] //= 16
+    write(target, replace(coder, tokens=tables), pictures, [(0, 2, 0, 0), (2, 1, 0, 16), (2, 1, 16, 9)])
+
+
+def fast_plain(work: Path, target: Path) -> None:
+    """The same for gray pictures too few for tables, with values that escape, and then others by append."""
+    source = fill(work / "in", [picture(20, 24, 1, seed) for seed in range(2)])
+    options = ("--coding", "fast", "--step", 0.25, "--tile", 8, "--method", "rank1", "--force")
+    tpca("encode", source, "-o", target, *options)
+    save(source / "2.png", noise(16, 9, 1, 1))
+    tpca("encode", source, "-o", target, "--append", "--force")
+    with Archive(target) as archive:
+        assert archive.groups[0].meta["features"] == ["model-4"]
 
 
 def colors(work: Path, target: Path) -> None:
@@ -362,6 +353,8 @@ ARCHIVES = (
     whole_grains,
     third_model,
     third_model_plain,
+    fast,
+    fast_plain,
     bounded_filter,
     whole,
     dense,

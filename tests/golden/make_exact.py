@@ -18,7 +18,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from command import tpca
-from golden.make import noise, picture
+from golden.scenes import noise, picture
 
 from tpca_cli import Archive
 

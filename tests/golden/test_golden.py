@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import reference_decoder
 import reference_entropy
+import reference_plan
+import reference_tabled
 from golden.make import HOME, HOME_V1, PARTIAL, PRIORS, described, digests
 from threadpoolctl import threadpool_limits
 
@@ -79,9 +81,9 @@ def test_the_reference_decodes_the_golden_pixels(path: Path) -> None:
     assert by_reference(path) == pixels_of(path)["all"]
 
 
-def test_the_reference_decodes_fewer_components() -> None:
-    name = "tile8.h5"
-    assert by_reference(HOME_V1 / name, PARTIAL[name]) == PIXELS[HOME_V1][name]["partial"]
+@pytest.mark.parametrize("path", [HOME_V1 / "tile8.h5", HOME / "fast.h5"], ids=label)
+def test_the_reference_decodes_fewer_components(path: Path) -> None:
+    assert by_reference(path, PARTIAL[path.name]) == pixels_of(path)["partial"]
 
 
 def test_the_golden_archives_reach_the_rare_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +103,32 @@ def test_the_golden_archives_reach_the_rare_symbols(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(reference_entropy.Values, "magnitude", coded)
     reference_decoder.decode(HOME_V1 / "appended.h5")
     assert max(lengths) >= 4 and max(classes) >= 60
+
+
+def test_those_without_learning_reach_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also tables of tokens, and grades."""
+    lengths, blocks = [], []
+    escape, values = reference_tabled.TabledBlock._escape, reference_tabled.TabledBlock._values
+
+    def escaped(self: reference_tabled.TabledBlock) -> int:
+        lengths.append(escape(self))
+        return lengths[-1]
+
+    def valued(
+        self: reference_tabled.TabledBlock,
+        place: reference_plan.Place,
+        foreseen: list[reference_tabled.Item],
+    ) -> None:
+        blocks.append((max([0, *(k for _, _, k in foreseen)]), self.sets[place], *self.grades.values()))
+        values(self, place, foreseen)
+
+    monkeypatch.setattr(reference_tabled.TabledBlock, "_escape", escaped)
+    monkeypatch.setattr(reference_tabled.TabledBlock, "_values", valued)
+    reference_decoder.decode(HOME / "fast-plain.h5")
+    assert max(lengths) >= 4 and max(k for k, *_ in blocks) >= 60
+    reference_decoder.decode(HOME / "fast.h5")
+    assert len({chosen for _, chosen, *_ in blocks}) > 3
+    assert len({grade for _, _, *grades in blocks for grade in grades}) > 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])
