@@ -20,6 +20,7 @@ LIBRARY = "wasmtime"
 TESTS = (
     "tests/golden/test_golden.py",
     "tests/codec/test_entropy.py",
+    "tests/codec/test_tabled.py",
     "tests/images/test_bicubic.py",
     "tests/codec/test_wasm.py",
 )
