@@ -5,7 +5,7 @@
 
 #include "streams.h"
 
-// The class, and what a symbol of it stands for.
+// What a magnitude of this class stands for in a tile.
 INLINE double tabled_value(const Line *line, i32 place, i32 class, i64 q, i32 negative) {
     double size = (q - offset_at(line, place, class, q) / 256.0) * quantum_at(line, place);
     return __builtin_floor((negative ? -size : size) + 0.5);
@@ -92,7 +92,7 @@ INLINE void put_value(Target *target, i32 place, i64 symbol, double value) {
     if (target->data) target->data[place] = target->symbols ? symbol : value;
 }
 
-// What is not zero among values with these classes, read or decided, written and noted. `tokens` end with 16 zeros.
+// What is not zero among values whose tokens were taken, with what goes out raw. Returns how many there are.
 APART i32 list_hits(Job *job, Streams *streams, const i32 *places, const u8 *classes, i32 count, const u8 *tokens) {
     Hit *hit = job->hits;
     const v128_t none = wasm_i8x16_splat(0), tall = wasm_i8x16_splat(ROWS);
@@ -108,6 +108,7 @@ APART i32 list_hits(Job *job, Streams *streams, const i32 *places, const u8 *cla
     return hit - job->hits;
 }
 
+// The same for a writer, which decides, notes tokens and writes the rest.
 static i32 decide_hits(Job *job, Streams *streams, const Line *line, const i32 *places, const u8 *classes, i32 count) {
     Hit *hit = job->hits;
     const double *data = job->data + line->row * job->size;
