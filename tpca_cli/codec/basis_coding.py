@@ -154,7 +154,8 @@ def _coder(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
         )
         restorer = Restorer.read(meta, arrays.get("restore"), framing.channels)
         shares = np.asarray(arrays["shares"]).astype(np.int64) if "shares" in arrays else None
-        tokens = TokenTables.from_arrays(arrays)
+        own_tables = any(name.startswith("token_") for name in arrays)
+        tokens = TokenTables.from_arrays(arrays) if own_tables else None
         restore_step, predictor = int(meta["restore"]), int(meta.get("model", PREDICTORS[0]))
     except (KeyError, TypeError, ValueError) as error:
         raise FileRefused(f"coder is incomplete or malformed ({error})") from error

@@ -60,10 +60,8 @@ class TokenTables:
         return {"token_moves": self.moves, "token_sets": self.sets}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenTables | None:
-        """The mirror of `to_arrays`, if they are there."""
-        if "token_moves" not in arrays and "token_sets" not in arrays:
-            return None
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenTables:
+        """The mirror of `to_arrays`."""
         moves, sets = np.asarray(arrays["token_moves"]), np.asarray(arrays["token_sets"])
         if moves.dtype != np.int8 or sets.dtype != np.uint8:
             raise ValueError(f"tables of tokens are {moves.dtype} and {sets.dtype}, not int8 and uint8")
