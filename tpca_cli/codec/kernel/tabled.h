@@ -92,25 +92,49 @@ INLINE void put_value(Target *target, i32 place, i64 symbol, double value) {
     if (target->data) target->data[place] = target->symbols ? symbol : value;
 }
 
-// What is not zero among values whose tokens were taken, with what goes out raw. Returns how many there are.
-APART i32 list_hits(Job *job, Streams *streams, const i32 *places, const u8 *classes, i32 count, const u8 *tokens) {
-    Hit *hit = job->hits;
+// A value that is not zero, for those that come later and for the pictures.
+INLINE void settle_value(const Line *line, Target *target, i32 place, i32 class, i64 q, i32 negative) {
+    note_size(line, place, q);
+    put_value(target, place, negative ? -q : q, tabled_value(line, place, class, q, negative));
+}
+
+// Whether any of these values may differ from zero. Beyond the last are others, which do no harm.
+INLINE i32 any_hits(const u8 *tokens, const u8 *classes, i32 count) {
+    v128_t some = wasm_i8x16_splat(0), largest = some;
+    for (i32 k = 0; k < count; k += 16) some = wasm_v128_or(some, BYTES(tokens + k)), largest = wasm_u8x16_max(largest, BYTES(classes + k));
+    return wasm_v128_any_true(wasm_v128_or(some, wasm_u8x16_ge(largest, wasm_i8x16_splat(ROWS))));
+}
+
+// The values of a row whose tokens were taken, with what goes out raw.
+APART void settle_tokens(Job *job, Streams *outer, const Line *outer_line, const i32 *places, const u8 *classes, i32 count, const u8 *tokens) {
+    if (!any_hits(tokens, classes, count)) return;
+    Streams streams = *outer;
+    const Line line = *outer_line;
+    Target target = target_of(job, line.row);
     const v128_t none = wasm_i8x16_splat(0), tall = wasm_i8x16_splat(ROWS);
     for (i32 first = 0; first < count; first += 16) {
         v128_t found = wasm_v128_or(wasm_i8x16_ne(BYTES(tokens + first), none), wasm_u8x16_ge(BYTES(classes + first), tall));
         for (u32 mask = wasm_i8x16_bitmask(found); mask; mask &= mask - 1) {
-            i32 k = first + __builtin_ctz(mask);
+            i32 k = first + __builtin_ctz(mask), class = classes[k];
             if (k >= count) break;
-            i64 q = read_rest(job, streams, classes[k], tokens[k]);
-            if (q) *hit++ = (Hit){places[k], classes[k], read_raw(streams) ? -q : q};
+            i64 q = tokens[k];
+            if (q == STAGES || class >= ROWS) {
+                GUESSED;
+                Streams own = streams;  // its address must not be known where it should be quick
+                q = read_rest(job, &own, class, q);
+                streams = own;
+                if (!q) continue;
+            }
+            settle_value(&line, &target, places[k], class, q, read_raw(&streams));
         }
     }
-    return hit - job->hits;
+    job->wide |= target.wide;
+    *outer = streams;
 }
 
 // The same for a writer, which decides, notes tokens and writes the rest.
-static i32 decide_hits(Job *job, Streams *streams, const Line *line, const i32 *places, const u8 *classes, i32 count) {
-    Hit *hit = job->hits;
+static void decide_values(Job *job, Streams *streams, const Line *line, const i32 *places, const u8 *classes, i32 count) {
+    Target target = target_of(job, line->row);
     const double *data = job->data + line->row * job->size;
     for (i32 k = 0; k < count; k++) {
         double rest = data[places[k]];
@@ -118,27 +142,19 @@ static i32 decide_hits(Job *job, Streams *streams, const Line *line, const i32 *
         write_size(job, streams, line, classes[k], q);
         if (!q) continue;
         write_raw(streams, rest < 0);
-        *hit++ = (Hit){places[k], classes[k], rest < 0 ? -q : q};
-    }
-    return hit - job->hits;
-}
-
-APART void tabled_row(Job *job, Streams *streams, i32 row, const u8 *classes, const i32 *places, i32 count) {
-    const Line line = line_of(job, row, row >= job->colored);
-    u8 *tokens = job->closest;
-    i32 hits;
-    if (job->mode == DECODE) {
-        read_tokens(streams, job->own_set[row], classes, count, tokens);
-        hits = list_hits(job, streams, places, classes, count, tokens);
-    } else hits = decide_hits(job, streams, &line, places, classes, count);
-    if (!hits) return;
-    Target target = target_of(job, row);
-    for (const Hit *hit = job->hits, *end = hit + hits; hit < end; hit++) {
-        i64 q = hit->symbol < 0 ? -hit->symbol : hit->symbol;
-        note_size(&line, hit->place, q);
-        put_value(&target, hit->place, hit->symbol, tabled_value(&line, hit->place, hit->class, q, hit->symbol < 0));
+        settle_value(line, &target, places[k], classes[k], q, rest < 0);
     }
     job->wide |= target.wide;
+}
+
+static void tabled_row(Job *job, Streams *streams, i32 row, const u8 *classes, const i32 *places, i32 count) {
+    const Line line = line_of(job, row, row >= job->colored);
+    if (job->mode != DECODE) {
+        decide_values(job, streams, &line, places, classes, count);
+        return;
+    }
+    read_tokens(streams, job->own_set[row], classes, count, job->closest);
+    settle_tokens(job, streams, &line, places, classes, count, job->closest);
 }
 
 // A flag for each live tile: whether anything follows in this zone or later. Returns how many stay live.
