@@ -304,7 +304,7 @@ def fit(
     del every  # of one large picture they are as large as what comes
     if channels == 1:
         return restorer
-    mixing, share = _fit_mixing(restorer, pairs)
+    mixing, share = _fit_mixing(restorer, pairs, following=not least_share)
     return replace(restorer, mixing=mixing) if share >= least_share else restorer
 
 
@@ -335,7 +335,7 @@ def _errors(before: Singles, after: NDArray[Any]) -> list[Singles]:
 
 
 def _fit_mixing(
-    restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArray[Any]]]
+    restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArray[Any]]], following: bool
 ) -> tuple[Ints, float]:
     """Weights between channels for what the filter by brightness leaves, and the share that they take off."""
     channels = pairs[0][1].shape[1]
@@ -357,7 +357,9 @@ def _fit_mixing(
             gram += columns @ columns.T
             energy += float((goals * goals).sum())
     ridge = 1e-4 * np.trace(gram) / size + 1e4
-    mixing = np.clip(_whole_weights(gram + ridge * np.eye(size), right), -LARGEST, LARGEST)
+    mixing, used = np.zeros((channels, size), np.int64), size if following else len(PAIRS) * channels
+    solved = _whole_weights(gram[:used, :used] + ridge * np.eye(used), right[:used])
+    mixing[:, :used] = np.clip(solved, -LARGEST, LARGEST)
     weights = mixing * 2.0**-BITS  # (c, features)
     taken = 2 * (weights * right.T).sum() - ((weights @ gram) * weights).sum()
     return mixing, float(taken / max(energy, 1.0))

@@ -249,6 +249,8 @@ static void mix_line(const Mixing *mixing, i32 at, const i32 *line, i32 width, u
     i32 colors = mixing->colors, features = mixing->features;
     if (colors == 3 && features == 3 * PAIRS + 2)
         for (i32 x = 0; x < width; x += 8) mix_pixels_as(mixing, at, x, line, least(8, width - x), pixels + x * 3, 3, 3 * PAIRS + 2);
+    else if (colors == 3 && features == 3 * PAIRS)
+        for (i32 x = 0; x < width; x += 8) mix_pixels_as(mixing, at, x, line, least(8, width - x), pixels + x * 3, 3, 3 * PAIRS);
     else
         for (i32 x = 0; x < width; x += 8) mix_pixels_as(mixing, at, x, line, least(8, width - x), pixels + x * colors, colors, features);
 }
@@ -386,23 +388,30 @@ static i32 forget_lines(const Views *views) {
     return LINES - KEPT;
 }
 
+// Whether any channel is corrected by how far colors are from following brightness: the last two features of many.
+static i32 follows_count(const Job *job) {
+    i32 features = PAIRS * job->colors + 2, found = 0;
+    for (i32 c = 0; c < job->colors; c++) found |= job->mixing[(c + 1) * features - 2] | job->mixing[(c + 1) * features - 1];
+    return found != 0;
+}
+
 // Line after line, each plane only as far as the next line of pixels needs it: all of it is in the cache.
 static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     static i16 filters[3 * LEVELS][8] __attribute__((aligned(16)));
     static Mixing mixing;
     i32 colors = job->colors, height = shape->height, width = shape->width, stride = shape->stride;
-    i32 area = least(height + 4, LINES) * stride, follow = job->restored > 1 && colors >= 3;
+    i32 area = least(height + 4, LINES) * stride, follow = job->restored > 1 && colors >= 3 && follows_count(job);
     i16 *fine = job->shorts, *bent = fine + colors * area, *light = bent + 2 * area, *away = light + area, *follows = away + 2 * area;
     i32 *line = job->ints, *sums = line + stride;
     const i16 *const planes[SUMMED] = {bent, bent + area, light, away, away + area};
     const Views views = {colors, height, width, stride, area, fine, bent, light, away};
     mixing.colors = colors, mixing.features = job->restored > 1 ? PAIRS * colors + 2 * follow : 0;
     mixing.stride = stride, mixing.area = area, mixing.fine = fine, mixing.follows = follows;
-    const i32 size = PAIRS + (job->bound ? 2 : 0);
+    const i32 size = PAIRS + (job->bound ? 2 : 0), stored = PAIRS * colors + (colors >= 3 ? 2 : 0);
     for (i32 k = 0; k < 3 * LEVELS * size; k++) filters[k / size][k % size] = job->weights[k];
     for (i32 c = 0; c < colors; c++)
         for (i32 k = 0; k < mixing.features; k += 2) {
-            const i32 *weights = job->mixing + c * mixing.features + k;
+            const i32 *weights = job->mixing + c * stored + k;
             mixing.weights[k / 2][c] = wasm_i32x4_splat((weights[0] & 0xffff) | (i32)((u32)weights[1] << 16));
         }
     __builtin_memset(sums, 0, SUMS * 4 * stride);
