@@ -125,3 +125,14 @@ def test_a_jump_is_not_taken_for_the_slope() -> None:
         search.step = step
         assert not search.record(value)
     assert search.local_slope == pytest.approx((42.2 - 45.6) / math.log(19.9 / 9.0))
+
+
+@pytest.mark.parametrize(("height", "jumps"), [(0.25, True), (0.0, False)])
+def test_a_jump_is_found_before_all_steps_around_it_are_tried(height: float, jumps: bool) -> None:
+    search = StepSearch(Interval(40.0, 40.1), 10.0, 1e-3, 1e5)
+    values: list[float] = []
+    while len(values) < 4:  # falls by 8 dB for each unit of ln(step), and by `height` at a step of 10
+        values.append(40.05 - 8 * math.log(search.step / 10) + height * (0.5 if search.step <= 10 else -0.5))
+        if search.record(values[-1]) or search.at_a_jump:
+            break
+    assert search.at_a_jump == jumps and len(values) <= 3

@@ -35,6 +35,7 @@ BUDGET_USE = 0.97
 TRUNCATION_LOSS_DB = 0.05
 STEEPEST, FLATTEST = -12.0, -0.1  # dB per unit of ln(step) that an extrapolation believes
 NEAR_DB = 0.15  # from here to the aim the slope of the last two values is right to a hundredth of a decibel
+JUMP = 0.02  # of ln(step): a curve that falls much between such steps does not fall smoothly
 APART = 0.1  # of ln(step): between such steps the curve is smooth, even where images were JPEG files
 EXACT_RMS = 0.1  # a smaller error than this, in pixel values, leaves hardly a sample wrong: exact will do
 EXACT_STEP = 0.4  # about the coarsest step, in pixel values, that gives identical pixels
@@ -260,6 +261,14 @@ class StepSearch:
         if self.interval.holds(value) and math.isfinite(self.interval.high):
             moved = self.step * math.exp((self.interval.aim - value) / self.local_slope)
             self.step = min(max(moved, self.finest), self.coarsest)
+
+    @property
+    def at_a_jump(self) -> bool:
+        """Whether close steps missed far on both sides: perhaps no step between them will do."""
+        if self._fine is None or self._coarse is None:
+            return False
+        (x0, y0), (x1, y1) = self._fine, self._coarse
+        return x1 - x0 < JUMP and y0 - y1 > 2 * (self.interval.high - self.interval.low)
 
     @property
     def local_slope(self) -> float:

@@ -154,12 +154,13 @@ GROUP_SHARE = 500  # of the payload, new groups may take one part in so many
 GROUP_BYTES = 600  # that a group takes besides its tables
 
 
-def share_for(result: Assembled, move: float) -> tuple[Share, float] | None:
+def share_for(result: Assembled, move: float, needed: bool = False) -> tuple[Share, float] | None:
     """The fewest jobs that move a result as far as `move`, in ln(step), does for all, and their share of the
-    error; None where all of them are needed, or are so few that the group would cost more than it saves."""
+    error; None where all of them are needed, or, unless there is no other way, are so few that the group
+    would cost more than it saves."""
     errors, total = result.errors, sum(result.errors)
     stored = sum(group.tables.nbytes + GROUP_BYTES for group in result.groups)
-    if not total or GROUP_SHARE * stored > result.payload_bytes:
+    if not total or (not needed and GROUP_SHARE * stored > result.payload_bytes):
         return None
     for apart in SHARES:
         if abs(move) * apart <= MOST_MOVE and len(errors) >= 2 * apart:

@@ -250,8 +250,11 @@ class _Passes:
 
     def _mended(self, result: Assembled, value: float) -> bool:
         """Whether another step for a share of the jobs is enough: most misses are small."""
-        first = result.step
-        found = share_for(result, math.log(self.search.step / first))
+        first, jump = result.step, self.search.at_a_jump
+        move = math.log(self.search.step / first)
+        if jump:  # steps between say nothing of how far it is to the aim
+            move = (self.search.interval.aim - value) / self.search.local_slope
+        found = share_for(result, move, needed=jump)
         if found is None or self.request.full_range:
             return False
         share, weight = found
