@@ -60,3 +60,19 @@ static void add_up(const Job *job, const Step *step) {
         wasm_v128_store(totals + k, low), wasm_v128_store(totals + k + 4, high);
     }
 }
+
+// What speaks for a flag: flags beside it, in the second phase, that of the first channel, and the class of all together.
+typedef struct {
+    i32 beside, first, class;
+} Signs;
+
+INLINE Signs signs_of_flag(const Job *job, const Step *step, const i64 *weights, i32 phase, i32 place) {
+    i32 stride = job->stride;
+    const i32 *totals = job->totals + place;
+    const u8 *opened = job->opened + step->zone * job->size + place;
+    i64 inside = totals[0], outside = totals[-1] + totals[1] + totals[-stride] + totals[stride];
+    i32 beside = phase ? opened[-1] + opened[1] + opened[-stride] + opened[stride] : 0;
+    i32 first = step->color && step->first >= 0 ? job->opened[step->first * job->size + place] : 0;
+    i64 total = weights[0] + weights[1] * inside + weights[2] * outside + weights[3] * beside + weights[4] * first;
+    return (Signs){beside, first, class_of(total / UNIT)};
+}

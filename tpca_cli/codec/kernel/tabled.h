@@ -160,20 +160,13 @@ static void tabled_row(Job *job, Streams *streams, i32 row, const u8 *classes, c
 // A flag for each live tile: whether anything follows in this zone or later. Returns how many stay live.
 APART i32 tabled_flags(Job *job, Streams *streams, i32 index, const Step *step, i32 phase, i32 *places, i32 count) {
     const i64 *weights = job->flag_weights + (index * 2 + phase) * FLAG_FEATURES;
-    i32 size = job->size, stride = job->stride, kept = 0;
-    u8 *zone = job->opened + step->zone * size;
+    i32 size = job->size, kept = 0;
+    u8 *opened = job->opened + step->zone * size;
     for (i32 k = 0; k < count; k++) {
-        i32 place = places[k];
-        const i32 *totals = job->totals + place;
-        i64 inside = totals[0], outside = totals[-1] + totals[1] + totals[-stride] + totals[stride];
-        u8 *opened = zone + place;
-        i32 beside_open = phase ? opened[-1] + opened[1] + opened[-stride] + opened[stride] : 0;
-        i32 first = step->color && step->first >= 0 ? job->opened[step->first * size + place] : 0;
-        i64 total = weights[0] + weights[1] * inside + weights[2] * outside + weights[3] * beside_open + weights[4] * first;
-        i32 p = job->flag_tables[class_of(total / UNIT) * 2 + 1], flag = 0;
+        i32 place = places[k], p = job->flag_tables[signs_of_flag(job, step, weights, phase, place).class * 2 + 1], flag;
         if (job->mode == DECODE) flag = take_flag(streams, streams->states + streams->turn++ % STATES, p);
         else flag = job->wanted[step->zone * size + place], note_token(streams, flag_span(p, flag));
-        *opened = flag;
+        opened[place] = flag;
         places[kept] = place, kept += flag;
     }
     return kept;

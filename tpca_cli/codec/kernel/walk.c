@@ -165,23 +165,18 @@ INLINE i32 code_flags_as(Job *job, Range *outer, i32 writing, i32 index, const S
     i32 size = job->size, stride = job->stride, kept = 0, zone = least(step->zone, 15);
     for (i32 k = 0; k < count; k++) {
         i32 place = places[k];
-        const i32 *totals = job->totals + place;
-        i64 inside = totals[0], outside = totals[-1] + totals[1] + totals[-stride] + totals[stride];
-        u8 *opened = job->opened + step->zone * size + place;
-        i32 beside_open = phase ? opened[-1] + opened[1] + opened[-stride] + opened[stride] : 0;
-        i32 first = step->color && step->first >= 0 ? job->opened[step->first * size + place] : 0;
-        i64 total = weights[0] + weights[1] * inside + weights[2] * outside + weights[3] * beside_open + weights[4] * first;
+        const Signs signs = signs_of_flag(job, step, weights, phase, place);
         const u8 *busy = job->busy + step->color * size + place;
         i32 near = busy[-1] + busy[1] + busy[-stride] + busy[stride];
         near = near < 8 ? near / 2 : near < 40 ? 4 + (near - 8) / 4 : least(12 + (near - 40) / 32, 15);
         Counter *counters[3] = {
-            &flag_counters[0][zone * 16 + (phase ? beside_open : 5) * 2 + first],
+            &flag_counters[0][zone * 16 + (phase ? signs.beside : 5) * 2 + signs.first],
             &flag_counters[1][zone * 16 + rank(*busy)],
             &flag_counters[2][zone * 32 + near * 2 + phase],
         };
-        i32 logit = stretch(least(job->flag_tables[class_of(total / UNIT) * 2 + 1], ONE - 1));
+        i32 logit = stretch(least(job->flag_tables[signs.class * 2 + 1], ONE - 1));
         if (code_mixed(&range, job->wanted[step->zone * size + place], logit, counters, 3, flag_weights[zone][phase], slowness(job->rich))) {
-            *opened = 1;
+            job->opened[step->zone * size + place] = 1;
             places[kept++] = place;
         }
     }
