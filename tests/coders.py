@@ -6,11 +6,23 @@ import dataclasses
 import functools
 
 import numpy as np
+from hypothesis import strategies as st
 from pictures import natural
 
 from tpca_cli.codec.coder import Coder
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
+
+GRIDS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
+PLACES = {
+    "tile": tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)),
+    "gray": tuple((i, j, 0) for i in range(8) for j in range(8)),
+    "four channels": tuple((i, j, c) for i in range(3) for j in range(5) for c in range(4)),
+    "dense": tuple((m, 0, 0) for m in range(20)),
+    "no lowest": ((2, 1, 0), (0, 1, 1), (5, 5, 2), (0, 3, 0)),
+    "one": ((0, 0, 0),),
+}
+"""Components at (i, j, channel), of tiles, of dense bases and of others that a block may have."""
 
 
 @functools.cache

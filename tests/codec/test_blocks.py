@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import reference_decoder
+from coders import GRIDS, PLACES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_symbols import Block
@@ -19,15 +20,6 @@ from tpca_cli.codec.restore import BITS, SUBPIXEL, Restorer, _whole_weights, fit
 from tpca_cli.codec.scan_order import ScanOrder, scan_order_of, zone_of
 from tpca_cli.codec.tiling import AFTER, BEFORE, LAP_BITS, lap
 
-GRIDS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
-PLACES = {
-    "tile": tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)),
-    "gray": tuple((i, j, 0) for i in range(8) for j in range(8)),
-    "four channels": tuple((i, j, c) for i in range(3) for j in range(5) for c in range(4)),
-    "dense": tuple((m, 0, 0) for m in range(20)),
-    "chosen": ((2, 1, 0), (0, 1, 1), (5, 5, 2), (0, 3, 0)),
-    "one": ((0, 0, 0),),
-}
 NAMES = st.sampled_from(sorted(PLACES))
 SEEDS = st.integers(0, 999)
 PRIORS = json.loads(reference_decoder.PRIORS.read_text())

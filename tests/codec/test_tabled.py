@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import reference_decoder
+from coders import GRIDS
+from coders import PLACES as SOME_PLACES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
@@ -28,16 +30,7 @@ from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 from tpca_cli.wasm import Room
 
-GRIDS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=4)
-PLACES = {
-    "tile": tuple((i, j, c) for c in range(3) for i in range(4) for j in range(4)),
-    "gray": tuple((i, j, 0) for i in range(8) for j in range(8)),
-    "four channels": tuple((i, j, c) for i in range(3) for j in range(5) for c in range(4)),
-    "dense": tuple((m, 0, 0) for m in range(20)),
-    "no lowest": ((2, 1, 0), (0, 1, 1), (5, 5, 2), (0, 3, 0)),
-    "one": ((0, 0, 0),),
-    "lowest only": ((0, 0, 0), (0, 0, 1), (0, 0, 2)),
-}
+PLACES = {**SOME_PLACES, "lowest only": ((0, 0, 0), (0, 0, 1), (0, 0, 2))}
 NAMES = st.sampled_from(sorted(PLACES))
 SEEDS = st.integers(0, 999)
 SIZES = st.sampled_from([0, 1, 30, 5000, 1 << 30])

@@ -208,7 +208,7 @@ class Coder:
             del values
         _release(sample)
         bound = restore.bound_for(self.step) if self.predictor > 2 else 0
-        restorer = restore.fit(decoded, originals, bound, QUICK_SHARE if self.predictor == TABLED else 0.0)
+        restorer = restore.fit(decoded, originals, bound, QUICK_SHARE if self.predictor == TABLED else None)
         del decoded, originals
         _release(sample)
         return replace(self, restorer=restorer, restore_step=self.step_units)

@@ -268,12 +268,12 @@ def fit(
     decoded: list[Singles],
     originals: Sequence[NDArray[Any]],
     bound: int = 0,
-    least_share: float = 0.0,
+    quick_share: float | None = None,
 ) -> Restorer:
     """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL.
 
-    What goes between channels takes more time than all else in the filter: it stays if it takes off at least
-    this share of the squared error that is left without it.
+    Where it shall be quick, colors are not compared with where they would be if they followed brightness, and
+    what goes between channels stays only if it takes off this share of the squared error left without it.
     They are integers, and so are all sums, which float64 holds: their order does not matter.
     """
     pairs = [
@@ -304,8 +304,8 @@ def fit(
     del every  # of one large picture they are as large as what comes
     if channels == 1:
         return restorer
-    mixing, share = _fit_mixing(restorer, pairs, following=not least_share)
-    return replace(restorer, mixing=mixing) if share >= least_share else restorer
+    mixing, share = _fit_mixing(restorer, pairs, following=quick_share is None)
+    return restorer if quick_share is not None and share < quick_share else replace(restorer, mixing=mixing)
 
 
 def _seen(band: _Band, images: Singles, bound: int) -> tuple[list[Singles], Singles, Singles]:
