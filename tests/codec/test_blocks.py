@@ -215,7 +215,7 @@ def test_the_restoring_filter_never_makes_its_sample_worse(bound: int) -> None:
     smooth = np.cumsum(np.cumsum(rng.normal(size=(2, 3, 48, 48)), axis=2), axis=3)
     original = np.round(128 + 40 * smooth / smooth.std()).astype(np.float32) * SUBPIXEL
     decoded = original + np.round(rng.normal(0, 30, original.shape)).astype(np.float32)
-    restorer = fit([decoded], [original], bound)
+    restorer, _ = fit([decoded], [original], bound)
     better = decoded.copy()
     restorer.apply(better)
     assert ((better - original) ** 2).sum() < 0.9 * ((decoded - original) ** 2).sum()
@@ -242,9 +242,10 @@ def test_a_filter_is_the_same_whatever_is_looked_at_together(
     decoded = [(o + rng.integers(-30, 31, o.shape)).astype(np.float32) for o in originals]
     found = []
     for together in (1 << 17, 1400, 500):
-        monkeypatch.setattr("tpca_cli.codec.restore.BAND_PIXELS", together)
-        filtered = fit(decoded, originals, 8)
-        found.append((filtered.to_array(), *(filtered.pixels(d.astype(float), SUBPIXEL) for d in decoded)))
+        monkeypatch.setattr("tpca_cli.codec.bands.BAND_PIXELS", together)
+        filtered, _ = fit(decoded, originals, 8)
+        pixels = [filtered.pixels(d.astype(float), SUBPIXEL, np.zeros(0, np.int64)) for d in decoded]
+        found.append((filtered.to_array(), *pixels))
     for other in found[1:]:
         assert all(map(np.array_equal, found[0], other))
 
@@ -257,6 +258,6 @@ def test_a_filter_with_a_bound_smooths_beside_edges_without_softening_them() -> 
     left = []
     for bound in (0, 40):
         better = decoded.copy()
-        fit([decoded], [original], bound).apply(better)
+        fit([decoded], [original], bound)[0].apply(better)
         left.append(((better - original) ** 2).sum())
     assert left[1] < 0.8 * left[0]

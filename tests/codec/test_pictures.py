@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import natural, noise
 
-from tpca_cli.codec import kernel_run
+from tpca_cli.codec import kernel_run, learned
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.kernel_job import KERNEL
 from tpca_cli.codec.kernel_run import Symbols
@@ -28,52 +28,73 @@ def basis_of(tile: int, channels: int, seed: int) -> FixedBasis:
     return FixedBasis.from_modes(modes, places[order], dtype=np.uint8)
 
 
-def coder_of(tile: int, channels: int, lapped: bool, step: float) -> Coder:
+def coder_of(tile: int, channels: int, lapped: bool, step: float, tune: str) -> Coder:
     sample = [natural(200, 176, channels, 3), noise(40, 48, channels, 4)]
     coder = Coder.train(
-        sample, Framing("tile", tile, tile, channels), basis_of(tile, channels, 1), step, lapped=lapped
+        sample,
+        Framing("tile", tile, tile, channels),
+        basis_of(tile, channels, 1),
+        step,
+        lapped=lapped,
+        tune=tune,
     )
     assert coder.lapped == lapped and coder.restorer is not None
     return coder
 
 
 CODERS = {
-    (tile, channels, lapped): coder_of(tile, channels, lapped, 20.0)
-    for tile, channels, lapped in [
-        (8, 3, True),
-        (8, 3, False),
-        (8, 1, True),
-        (8, 2, True),
-        (8, 4, False),
-        (16, 3, True),
-        (32, 1, False),
+    (tile, channels, lapped): coder_of(tile, channels, lapped, 20.0, tune)
+    for tile, channels, lapped, tune in [
+        (8, 3, True, "visual"),
+        (8, 3, False, "psnr"),
+        (8, 1, True, "psnr"),
+        (8, 2, True, "visual"),
+        (8, 4, False, "visual"),
+        (16, 3, True, "psnr"),
+        (32, 1, False, "psnr"),
     ]
 }
 
 
 def by_arrays(coder: Coder, block: bytes) -> list[np.ndarray]:
-    values = coder._by_component(kernel_run.decode(coder.model, coder._grid(SHAPES), block))
-    return coder._pictures(values, SHAPES)
+    values, grades = coder._decode(block, SHAPES)
+    return coder._pictures(values, SHAPES, grades)
+
+
+def grades_of(coder: Coder, rng: np.random.Generator) -> np.ndarray | int:
+    """Any grade for each region."""
+    if coder.factors is None:
+        return 0
+    found, side = [], coder.region
+    for height, width in SHAPES:
+        down, right = coder.framing.grid(height, width)
+        grades = rng.integers(0, coder.factors.size, (-(-down // side), -(-right // side)), np.uint8)
+        found.append(grades.repeat(side, axis=0).repeat(side, axis=1)[:down, :right].ravel())
+    return np.concatenate(found)
 
 
 @pytest.mark.parametrize("kind", CODERS)
-@settings(max_examples=12)
+@settings(max_examples=16)
 @given(
     st.sampled_from([0, 1, 6, 40, 300, 5000, 10**6, 10**9]),
     st.sampled_from([0.01, 0.3, 1.0]),
-    st.booleans(),
+    st.sampled_from(["bare", "filtered", "learned", "learned"]),
     st.integers(0, 999),
 )
 def test_the_kernel_gives_the_pixels_of_the_arrays(
-    kind: tuple[int, int, bool], largest: int, share: float, filtered: bool, seed: int
+    kind: tuple[int, int, bool], largest: int, share: float, way: str, seed: int
 ) -> None:
-    coder = CODERS[kind] if filtered else replace(CODERS[kind], restorer=None)
+    coder = CODERS[kind] if way != "bare" else replace(CODERS[kind], restorer=None)
+    if way == "learned" and coder.knows_networks:
+        network = 1 + seed % learned.count()
+        assert coder.restorer is not None
+        coder = replace(coder, restorer=replace(coder.restorer, network=network))
     grid, rng = coder._grid(SHAPES), np.random.default_rng(seed)
     rows, zones = len(coder._scan.places), len(coder._scan.zones)
     values = rng.integers(-largest, largest + 1, (rows, grid.places.size))
     values[rng.random(values.shape) > share] = 0
     flags = np.ones((zones, grid.places.size), np.uint8)
-    block = kernel_run.write_symbols(coder.model, grid, Symbols(values, flags))
+    block = kernel_run.write_symbols(coder.model, grid, Symbols(values, flags, grades_of(coder, rng)))
     for ours, theirs in zip(coder.decode(block, SHAPES), by_arrays(coder, block), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

@@ -193,6 +193,15 @@ def bounded_filter(work: Path, target: Path) -> None:
     write(target, coder, [pictures[0][:33, :42], pictures[1][:7, :3]], [(0, 2, 0, 0)])
 
 
+def learned_filter(work: Path, target: Path) -> None:
+    """The same after a network, with regions; sides are odd."""
+    pictures = [picture(192, 184, 3, seed) for seed in (17, 18)]
+    coder = trained(work, pictures, 8, lapped=True, tune="visual")
+    assert coder.restorer is not None
+    coder = replace(coder, restorer=replace(coder.restorer, network=17))
+    write(target, coder, [pictures[0][:33, :43], pictures[1][:7, :3]], [(0, 2, 0, 0)])
+
+
 def see_through(work: Path, target: Path) -> None:
     """The same for color with alpha."""
     coder = trained(work, [picture(192, 184, 4, seed) for seed in (11, 12)], 8, lapped=False)
@@ -356,6 +365,7 @@ ARCHIVES = (
     fast,
     fast_plain,
     bounded_filter,
+    learned_filter,
     whole,
     dense,
     coded,

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+from reference_learned import learn
 from reference_plan import Place
 from reference_symbols import Block
 from reference_tabled import TabledBlock
-from reference_transform import Image, restore, shifted, synthesize, to_pixels, unlap
+from reference_transform import Image, restore, shifted, synthesize, to_eighths, to_pixels, unlap
 
 PRIORS = Path(__file__).parents[1] / "golden" / "v1" / "priors.json"
 FIRST = (("mtime", 8), ("source_size", 6), ("height", 3), ("width", 3), ("mode", 1), ("error", 8),
@@ -33,7 +34,7 @@ BLOCK = (("size", 5), ("group", 2), ("first", 5), ("count", 3), ("row", 3), ("ro
 MODES = (("", 0), ("L", 1), ("LA", 2), ("RGB", 3), ("RGBA", 4), ("I;16", 1))
 
 FEATURES = {"coded-basis", "regions", "model-2", "model-3", "model-4", "tensor-items"}
-FEATURES |= {"grains", "whole-grains", "oblique-colors", "bounded-filter"}
+FEATURES |= {"grains", "whole-grains", "oblique-colors", "bounded-filter", "learned-filter"}
 
 Arrays = dict[str, tuple[list[int], list[int]]]  # shape and flat values
 Group = tuple[dict[str, Any], Arrays]  # settings and arrays
@@ -284,18 +285,27 @@ def decode_block(
     kept = settings["components"]
     near = 5 * settings["restore"] <= 8 * settings["step"] <= 13 * settings["restore"]
     out = []
-    for image in values_of_block(priors, group, data, shapes, components):
+    factors: list[dict[tuple[int, int], int]] = []
+    for n, image in enumerate(values_of_block(priors, group, data, shapes, components, factors)):
         if "restore" in arrays and near and (components is None or components >= kept):
-            out.append(restore(image, arrays["restore"][1], settings.get("bound", 0)))
+            fine = to_eighths(image)
+            if "network" in settings:
+                learn(fine, settings["network"], settings["step"], factors[n])
+            out.append(restore(fine, arrays["restore"][1], settings.get("bound", 0)))
         else:
             out.append(to_pixels(image, 6, 2 ** settings["basis"]["depth"] - 1))
     return out
 
 
 def values_of_block(
-    priors: dict[str, Any], group: Group, data: bytes, shapes: list[tuple[int, int]], components: int | None
+    priors: dict[str, Any],
+    group: Group,
+    data: bytes,
+    shapes: list[tuple[int, int]],
+    components: int | None,
+    factors: list[dict[tuple[int, int], int]] | None = None,
 ) -> list[Image]:
-    """Sections 4 to 10: images in 1/64."""
+    """Sections 4 to 10: images in 1/64; the factors of the steps of their tiles are added to `factors`."""
     settings, arrays = group
     (h, w, c), kept = settings["basis"]["frame"], settings["components"]
     if settings["basis"]["kind"] == "dense":
@@ -322,7 +332,8 @@ def values_of_block(
     }
     grids = [(-(-height // h), -(-width // w)) for height, width in shapes]
     kind = TabledBlock if numbers["model"] == 4 else Block
-    values = kind(priors, numbers, grids).decode(data)
+    block = kind(priors, numbers, grids)
+    values = block.decode(data)
     shown = places if components is None else places[: max(components, 0)]
     out = []
     for n, (height, width) in enumerate(shapes):
@@ -336,6 +347,9 @@ def values_of_block(
         if settings["lapped"]:
             unlap(canvas, h)
         out.append([row[:width] for row in canvas[:height]])
+        if factors is not None:
+            every = product(range(rows), range(columns))
+            factors.append({(r, s): numbers["factors"][block.grades.get((n, r, s), 0)] for r, s in every})
     return out
 
 

@@ -77,13 +77,21 @@ def to_pixels(image: Image, bits: int, peak: int) -> Image:
     return [[[max(0, min(shifted(v, bits), peak)) for v in pixel] for pixel in row] for row in image]
 
 
-def restore(image: Image, numbers: list[int], bound: int) -> Image:
-    """The restoring filter; samples come in 1/64 and are filtered in 1/8."""
+def to_eighths(image: Image) -> Image:
+    """Samples in 1/64 as those that are filtered, in 1/8."""
+    return [[[max(-1024, min(shifted(v, 3), 3071)) for v in pixel] for pixel in row] for row in image]
+
+
+def lights(fine: Image) -> list[list[int]]:
+    return [[(p[0] + 2 * p[1] + p[2]) >> 2 if len(p) >= 3 else p[0] for p in row] for row in fine]
+
+
+def restore(fine: Image, numbers: list[int], bound: int) -> Image:
+    """The restoring filter."""
     each = 8 if bound else 6
     borders, weights, mixing = numbers[:7], numbers[7 : 7 + 24 * each], numbers[7 + 24 * each :]
-    fine = [[[max(-1024, min(shifted(v, 3), 3071)) for v in pixel] for pixel in row] for row in image]
     height, width, channels = len(fine), len(fine[0]), len(fine[0][0])
-    light = [[(p[0] + 2 * p[1] + p[2]) >> 2 if len(p) >= 3 else p[0] for p in row] for row in fine]
+    light = lights(fine)
 
     def at(plane: list[list[int]], y: int, x: int) -> int:
         return plane[max(0, min(y, height - 1))][max(0, min(x, width - 1))]
@@ -107,13 +115,13 @@ def restore(image: Image, numbers: list[int], bound: int) -> Image:
     def follow(c: int) -> list[list[int]]:
         color = [[p[c] - u for p, u in zip(*rows, strict=True)] for rows in zip(fine, light, strict=True)]
         both = [[s * u for s, u in zip(*rows, strict=True)] for rows in zip(color, light, strict=True)]
-        colors, lights, products = box(color), box(light), box(both)
+        colors, bright, products = box(color), box(light), box(both)
         squares = box([[u * u for u in row] for row in light])
         found = [[0] * width for _ in range(height)]
         for y, x in product(range(height), range(width)):
-            spread = 25 * squares[y][x] - lights[y][x] ** 2 + 800_000
-            slope = 256 * (25 * products[y][x] - colors[y][x] * lights[y][x]) // spread
-            line = 256 * colors[y][x] + max(-1024, min(slope, 1024)) * (25 * light[y][x] - lights[y][x])
+            spread = 25 * squares[y][x] - bright[y][x] ** 2 + 800_000
+            slope = 256 * (25 * products[y][x] - colors[y][x] * bright[y][x]) // spread
+            line = 256 * colors[y][x] + max(-1024, min(slope, 1024)) * (25 * light[y][x] - bright[y][x])
             found[y][x] = max(-4095, min((line - 6400 * color[y][x]) >> 12, 4095))
         return found
 

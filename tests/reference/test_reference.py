@@ -14,6 +14,7 @@ import reference_exact
 from pictures import natural, noise
 
 from tpca_cli.archive.reader import Archive
+from tpca_cli.codec import learned
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import LED, TABLED
 from tpca_cli.codec.priors import shipped
@@ -133,6 +134,32 @@ def test_a_harsh_filter_on_noise_is_read_the_same_way(channels: int, largest: in
         mixing = np.zeros((0, 0), np.int64)
     restorer = Restorer(np.arange(1, 8) * 4000, signs, mixing, bound)
     check_agreement(dataclasses.replace(coder, restorer=restorer, restore_step=coder.step_units), pictures)
+
+
+@pytest.mark.parametrize("network", range(1, learned.count() + 1))
+def test_every_network_is_read_the_same_way(network: int) -> None:
+    """On pictures and on noise, with and without regions, and with steps beyond those that it knows."""
+    channels, tune, step = (
+        network % 4 + 1,
+        ("psnr", "visual")[network // 4 % 2],
+        (1.0, 20.0, 2000.0)[network % 3],
+    )
+    sample = [natural(192, 184, channels, network)]
+    coder = coder_of(2, (8, 8, channels), "tile", 64 * channels, step, sample, network > 10, tune)
+    assert coder.restorer is not None and coder.tune == tune
+    coder = dataclasses.replace(coder, restorer=dataclasses.replace(coder.restorer, network=network))
+    check_agreement(coder, [natural(17, 26, channels, 1), noise(9, 5, channels, 2) // 128 * 255])
+
+
+def test_no_sum_of_a_network_leaves_its_32_bits() -> None:
+    for network in range(1, learned.count() + 1):
+        parts = np.split(learned.numbers_of(network).astype(np.int64), np.cumsum(learned.SIZES)[:-1])
+        weights = [parts[k].reshape(9, -1, outputs, 2) for k, outputs in ((0, 16), (2, 16), (4, 4))]
+        sums = [np.abs(each).sum(axis=(0, 1, 3)).max() for each in weights]
+        largest = learned.inverses_of(np.array(learned.FINEST))
+        assert ((sums[0] * 2048 >> 9) + 1) * largest + (1 << 14) < 2**31
+        assert max(sums[1:]) * learned.MOST + (1 << 10) < 2**31
+        assert not weights[0].sum(axis=(0, 1, 3)).any()  # only differences count
 
 
 def test_the_constants_keep_every_prediction_in_bounds() -> None:

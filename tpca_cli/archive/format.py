@@ -111,11 +111,12 @@ EXACT_METHODS = ("jpeg", "files", "pixels")
 FILE_METHODS = EXACT_METHODS[:2]
 CODED_BASIS, REGIONS, ITEMS = "coded-basis", "regions", "tensor-items"
 GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED = "grains", "whole-grains", "oblique-colors", "bounded-filter"
+LEARNED = "learned-filter"
 MODELS = {2: "model-2", 3: "model-3", 4: "model-4"}
 """What values are predicted from, beyond what all readers know, and the feature that says so."""
 FAST_MODEL = 4
 FEATURES: frozenset[str] = frozenset(
-    {CODED_BASIS, REGIONS, ITEMS, GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED, *MODELS.values()}
+    {CODED_BASIS, REGIONS, ITEMS, GRAINS, WHOLE_GRAINS, OBLIQUE, BOUNDED, LEARNED, *MODELS.values()}
     | {f"exact-{method}" for method in EXACT_METHODS}
 )
 """What a group may ask of its reader by name; a group with any other is refused."""

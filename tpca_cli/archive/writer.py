@@ -16,6 +16,7 @@ from tpca_cli.archive.format import (
     BOUNDED,
     CODED_BASIS,
     GRAINS,
+    LEARNED,
     MODELS,
     OBLIQUE,
     PEAK,
@@ -111,7 +112,8 @@ def _features(coder: Coder) -> list[str]:
     asked = {CODED_BASIS: coded is not None, REGIONS: coder.factors is not None}
     asked |= {name: model in models for model, name in MODELS.items()}
     asked |= {GRAINS: coder.grains is not None, WHOLE_GRAINS: coder.whole > 0, OBLIQUE: coder.basis.oblique}
-    asked[BOUNDED] = coder.restorer is not None and coder.restorer.bound > 0
+    if coder.restorer is not None:
+        asked |= {BOUNDED: coder.restorer.bound > 0, LEARNED: coder.restorer.network > 0}
     return [name for name, needed in asked.items() if needed]
 
 

@@ -6,6 +6,8 @@
 | `basis_coding` | a dense basis to bytes and back: eigentensors as pictures |
 | `tiling` | pictures to planes of tiles and back, lapped or not |
 | `restore` | the filter after decoding |
+| `learned` | the small network before it |
+| `bands` | pictures in parts of a bounded size |
 | `grid` | where the tiles of a block lie |
 | `scan_order` | the order of components, and which magnitudes each of them sees |
 | `contexts` | scales, weights and classes: the context model |

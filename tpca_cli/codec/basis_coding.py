@@ -168,6 +168,8 @@ def _coder(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
         framing, basis, step, kept, lapped, scales, lowest, centers, gains, restorer, restore_step,
         factors, region, predictor, grains, None, whole, shares, tokens,
     )  # fmt: skip
+    if restorer is not None and restorer.network and not coder.knows_networks:
+        raise FileRefused(f"coder of frames {framing.frame_shape} has a network")
     if predictor not in PREDICTORS:
         raise FileRefused(f"coder has a model {predictor}")
     if shares is not None and (predictor != LED or shares.shape != (coder.channels - 1, SHARED)):

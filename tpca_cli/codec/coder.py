@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import contexts, kernel_run, restore, tiling, tuning
+from tpca_cli.codec import contexts, kernel_run, learned, restore, tiling, tuning
 from tpca_cli.codec.contexts import GRAIN_HALVES, LED, LEVELS, PREDICTORS, SHARE, SHARED, TABLED, ContextModel
 from tpca_cli.codec.grains import WHOLE, Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
-from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES, prepare
-from tpca_cli.codec.kernel_run import KernelTiles
+from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
+from tpca_cli.codec.kernel_run import Encoded, KernelTiles
 from tpca_cli.codec.leading import fit_shares
 from tpca_cli.codec.priors import ROWS, TOKENS
 from tpca_cli.codec.scan_order import Ints, ScanOrder, scan_order_of
-from tpca_cli.codec.tiling import BATCH_PIXELS, REACH, Pixels, Shape
+from tpca_cli.codec.tiling import BATCH_PIXELS, REACH, Pixels, Shape, shapes_of
 from tpca_cli.codec.token_tables import TokenTables
 from tpca_cli.codec.tuning import PSNR
 from tpca_cli.framing import TILE, Framing
@@ -39,20 +39,6 @@ QUICK_SHARE = 0.015
 """What a part of the filter must take off the squared error, where reading shall be quick."""
 BITS_PER_ERROR = 0.55
 """With steps made for people, bits fall by this power of the squared error as steps grow."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A coded block, the squared error of each picture after decoding, and what a reader gets."""
-
-    data: bytes
-    sse: Ints
-    decoded: list[Pixels]
-
-    @property
-    def bits(self) -> int:
-        """The size of the block."""
-        return 8 * len(self.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +92,7 @@ class Coder:
         tune = tune if can_tune else PSNR
         if lapped is None and tune != PSNR and not tuning.MANNERS[tune].may_lap:
             lapped = False
-        _release(sample)
+        kernel_run.release(sample)
         choices = (True, False) if lapped is None and can_lap else (bool(lapped) and can_lap,)
         fitted = [cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in choices]
         fitted = [coder._tuned(tune) for coder in fitted]
@@ -132,7 +118,7 @@ class Coder:
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
                     np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains,
                     predictor=predictor)  # fmt: skip
-        blocks = [(coder._grid(_shapes(p)), coder._analyze(p)) for p in tiling.batches(framing, sample)]
+        blocks = [(coder._grid(shapes_of(p)), coder._analyze(p)) for p in tiling.batches(framing, sample)]
         lowest = [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest]
         measured = contexts.measure_scales(blocks, lowest)
         coder = replace(coder, scales=measured.scales, lowest=measured.lowest, centers=measured.centers)
@@ -195,23 +181,37 @@ class Coder:
         whole = self.components == self.basis.components and self.basis.depth == 8
         if not whole or sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
             return self
-        _release(sample)
-        decoded, originals = list[restore.Singles](), list[NDArray[np.int16]]()
-        for pictures in tiling.batches(self.framing, sample):
-            shapes = _shapes(pictures)
-            _, values = self._code(pictures)
-            runs = zip(tiling.runs(shapes), self._images(values, shapes), strict=True)
-            for (_, first, last), images in runs:
-                decoded.append(restore.subpixels(images, SCALE))
-                original = np.stack(pictures[first:last]).transpose(0, 3, 1, 2)  # (n, c, h, w)
-                originals.append(original.astype(np.int16) * restore.SUBPIXEL)
-            del values
-        _release(sample)
+        kernel_run.release(sample)
+        pairs = [pair for some in tiling.batches(self.framing, sample) for pair in self._filter_pairs(some)]
+        kernel_run.release(sample)
         bound = restore.bound_for(self.step) if self.predictor > 2 else 0
-        restorer = restore.fit(decoded, originals, bound, QUICK_SHARE if self.predictor == TABLED else None)
-        del decoded, originals
-        _release(sample)
+        share = QUICK_SHARE if self.predictor == TABLED else None
+        restorer = restore.fit_any(pairs, bound, share, self._network)
         return replace(self, restorer=restorer, restore_step=self.step_units)
+
+    def _filter_pairs(self, pictures: Sequence[Pixels]) -> list[restore.Pair]:
+        """What a filter is fitted to: decoded and original images of one size each."""
+        shapes, (_, values), grades = shapes_of(pictures), self._code(pictures), self._grades(pictures)
+        runs = zip(
+            self._images(values, shapes), tiling.runs(shapes), self._scales(grades, shapes), strict=True
+        )
+        return [
+            restore.Pair(restore.subpixels(images, SCALE), np.stack(pictures[first:last]), scales)
+            for images, (_, first, last), scales in runs
+        ]
+
+    @property
+    def knows_networks(self) -> bool:
+        """Whether a network may go before the filter: whether there are any for such tiles."""
+        known = Framing(TILE, learned.TILE, learned.TILE, self.framing.channels)
+        return self.framing == known and self.basis.depth == 8
+
+    @property
+    def _network(self) -> int:
+        """The network that may go before the filter; 0 for none, as where reading shall be quick."""
+        if not self.knows_networks or self.predictor != LED or self._fast_path is None:
+            return 0
+        return learned.network_for(self.step, lapped=self.lapped, seen=self.factors is not None)
 
     def count_tokens(self, sample: Sequence[Pixels]) -> Ints:
         """How often components have each token in a sample, (M, ROWS, TOKENS), where nothing is learned."""
@@ -281,11 +281,11 @@ class Coder:
         framing, basis = self.framing, self.basis
         tiled = framing.kind == TILE and framing.height == framing.width and framing.height in SIDES
         plain = basis.indices is not None and basis.mean is None and basis.depth == 8 and basis.bits <= SHORT
-        suits = tiled and plain and basis.frame_shape[-1] <= MOST_COLORS
-        if not suits:
+        if not (tiled and plain and basis.frame_shape[-1] <= MOST_COLORS):
             return None
+        scales = learned.scales_of(self.step_units, self.factors)
         return KernelTiles(
-            framing, basis.factors, basis.analysis_factors, basis.bits, self.lapped, self._filter
+            framing, basis.factors, basis.analysis_factors, basis.bits, self.lapped, self._filter, scales
         )
 
     @property
@@ -300,11 +300,10 @@ class Coder:
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
         if self._fast_path:
-            grid = self._grid(_shapes(pictures))
-            data, sse, decoded = self._fast_path.encode(self.model, grid, pictures, self._grades(pictures))
-            return Encoded(data, sse, decoded)
+            grid = self._grid(shapes_of(pictures))
+            return self._fast_path.encode(self.model, grid, pictures, self._grades(pictures))
         data, values = self._code(pictures)
-        decoded = self._pictures(values, _shapes(pictures))
+        decoded = self._pictures(values, shapes_of(pictures), self._grades(pictures))
         errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
         return Encoded(data, np.array([int(e @ e) for e in errors], np.int64), decoded)
 
@@ -324,10 +323,10 @@ class Coder:
             quick = self._fast_path.decode(self.model, self._grid(shapes), shapes, data, wanted)
             if quick is not None:
                 return quick
-        values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
+        values, grades = self._decode(data, shapes)
         if components is not None:
             values = values[: max(components, 0)]
-        found = self._pictures(values, shapes)
+        found = self._pictures(values, shapes, grades)
         return found if wanted is None else [found[picture] for picture in wanted]
 
     def coefficients(self, data: bytes, shapes: Sequence[Shape]) -> list[Floats]:
@@ -335,27 +334,32 @@ class Coder:
 
         Of lapped tiles they belong to the lapped frames, in which neighbors share their edges.
         """
-        values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
+        values, _ = self._decode(data, shapes)
         counts = [self.framing.count(height, width) for height, width in shapes]
         return [part / SCALE for part in np.split(values.T, np.cumsum(counts)[:-1])]
 
     def encode_signed(self, pictures: Sequence[Floats]) -> tuple[bytes, Floats]:
         """One block of pictures of one size whose samples may be negative, and what `decode_signed` gives."""
         data, values = self._code(pictures)
-        return data, self._images(values, _shapes(pictures))[0]
+        return data, self._images(values, shapes_of(pictures))[0]
 
     def decode_signed(self, data: bytes, shape: Shape, count: int) -> Floats:
         """The `count` pictures of a block as images (n, c, h, w) in 1/SCALE, neither rounded nor clipped."""
         shapes = [shape] * count
-        values = self._by_component(kernel_run.decode(self.model, self._grid(shapes), data))
+        values, _ = self._decode(data, shapes)
         return self._images(values, shapes)[0]
 
     def _code(self, pictures: Sequence[Pixels], counts: Ints | None = None) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
-        grid, rows = self._grid(_shapes(pictures)), self._analyze(pictures)[self._scan.order]
+        grid, rows = self._grid(shapes_of(pictures)), self._analyze(pictures)[self._scan.order]
         data, values = kernel_run.encode(self.model, grid, rows, self._grades(pictures), counts)
         del rows
         return data, self._by_component(values)
+
+    def _decode(self, data: bytes, shapes: Sequence[Shape]) -> tuple[Floats, kernel_run.Grades]:
+        """The values of components (M, tiles) of a block, and the grades of tiles."""
+        values, grades = kernel_run.decode_graded(self.model, self._grid(shapes), data)
+        return self._by_component(values), grades
 
     def _grades(self, pictures: Sequence[Pixels]) -> kernel_run.Grades:
         """The grade of each tile, (tiles,)."""
@@ -373,7 +377,7 @@ class Coder:
 
     def _analyze(self, pictures: Sequence[Pixels]) -> Floats:
         """Coefficients (M, tiles)."""
-        grids = self._grid(_shapes(pictures)).shapes
+        grids = self._grid(shapes_of(pictures)).shapes
         planes = tiling.planes_of(self.framing, pictures, grids, self.lapped)  # (T, T, c, tiles)
         values = np.empty((self.components, planes.shape[-1]))
         for part in self._parts(planes.shape[-1]):
@@ -393,12 +397,17 @@ class Coder:
             planes[..., part] = self.basis.synthesize(values[:, part])
         return tiling.images_of(planes, shapes, self._grid(shapes).shapes, self.lapped)
 
-    def _pictures(self, values: Floats, shapes: Sequence[Shape]) -> list[Pixels]:
+    def _scales(self, grades: kernel_run.Grades, shapes: Sequence[Shape]) -> list[Ints]:
+        """For each run of shapes, the steps (n, down, right) of tiles as a network knows them."""
+        scales = learned.scales_of(self.step_units, self.factors)
+        return tiling.by_run(scales[grades], shapes, self._grid(shapes).shapes)
+
+    def _pictures(self, values: Floats, shapes: Sequence[Shape], grades: kernel_run.Grades) -> list[Pixels]:
         """The pixels that a reader gets."""
         restorer = self._filter if values.shape[0] == self.components else None
-        out: list[Pixels] = []
-        for images in self._images(values, shapes):
-            pixels = restorer.pixels(images, SCALE) if restorer else self.basis.to_pixels(images)
+        out = list[Pixels]()
+        for images, scales in zip(self._images(values, shapes), self._scales(grades, shapes), strict=True):
+            pixels = restorer.pixels(images, SCALE, scales) if restorer else self.basis.to_pixels(images)
             out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))  # (h, w, c) each
         return out
 
@@ -413,6 +422,7 @@ class Coder:
             "lapped": self.lapped,
             "restore": self.restore_step,
             **({"bound": self.restorer.bound} if self.restorer and self.restorer.bound else {}),
+            **({"network": self.restorer.network} if self.restorer and self.restorer.network else {}),
             **({} if self.factors is None else {"region": self.region}),
             **({"whole": self.whole} if self.whole else {}),
             **({} if self.predictor == PREDICTORS[0] else {"model": self.predictor}),
@@ -438,13 +448,3 @@ class Coder:
 
 def _units(step: float) -> int:
     return min(max(1, round(step * SCALE)), STEP_LIMIT - 1)
-
-
-def _shapes(pictures: Sequence[Pixels]) -> list[Shape]:
-    return [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
-
-
-def _release(sample: Sequence[Pixels]) -> None:
-    """Give back what the kernel and large arrays took, before work that has other ones."""
-    if max((p.shape[0] * p.shape[1] for p in sample), default=0) >= 2 * BATCH_PIXELS:
-        prepare(anew=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import restore, tiling
+from tpca_cli.codec import learned, restore, tiling
 from tpca_cli.codec.contexts import (
     CLASSES,
     CODES,
@@ -77,11 +77,19 @@ CONSTANTS = {
     "LINES": 24,  # of each plane that the filter has at a time
     "WINDOW": restore.WINDOW,
     "FLATNESS": restore.FLATNESS,
-    "DARKEST": restore.DARKEST,
-    "BRIGHTEST": restore.BRIGHTEST,
+    "DARKEST": learned.DARKEST,
+    "BRIGHTEST": learned.BRIGHTEST,
     "SLOPE_LIMIT": restore.SLOPE_LIMIT,
     "FOLLOW_SHIFT": restore.FOLLOW_SHIFT,
     "FOLLOW_LIMIT": restore.FOLLOW_LIMIT,
+    "INPUTS": learned.INPUTS,
+    "MAPS": learned.MAPS,
+    "PHASES": learned.PHASES,
+    "LEARNED_MIDDLE": learned.MIDDLE,
+    "MOST_CHANGE": learned.MOST_CHANGE,
+    "HELD": 4,  # rows of each layer of the network that there are at a time,
+    "HELD_LINES": 8,  # and lines of samples
+    "MARGIN_PLACES": 8,  # beside the places of a row
 }
 """What C and Python share."""
 
@@ -211,6 +219,7 @@ PICTURE_FIELDS = (
     Field("i32", "lapped"),
     Field("i32", "restored", "0 without the filter, 1 by brightness, 2 also between channels"),
     Field("i32", "bound", "of what the filter knows of differences within it, 0 for nothing"),
+    Field("i32", "networked", "whether there is a network before the filter"),
     Field("i32", "basis_bits"),
     Field("const Shape *", "shapes"),
     Field("const i32 *", "indices", "(rows, 3)"),
@@ -221,6 +230,9 @@ PICTURE_FIELDS = (
     Field("const i32 *", "borders", "of the filter's classes"),
     Field("const i32 *", "weights", "of the filter, for each class"),
     Field("const i32 *", "mixing", "of the filter, between channels"),
+    Field("const i16 *", "network", "its numbers"),
+    Field("const i32 *", "scales", "(grades,) steps as the network knows them"),
+    Field("const i32 *", "inverses", "(grades,) of these"),
     Field("const u8 *", "pixels", "of all pictures, in"),
     Field("u8 *", "decoded", "pixels out"),
     Field("i64 *", "errors", "(pictures,) squared, out"),
@@ -229,6 +241,7 @@ PICTURE_FIELDS = (
     Field("double *", "planes", "samples of one picture"),
     Field("i16 *", "shorts", "planes of the filter, and two lines"),
     Field("i32 *", "ints", "lines of the filter"),
+    Field("i16 *", "layers", "lines of samples and rows of the network"),
 )
 KERNEL = Kernel("codec/kernel/walk.wasm", BLOCK_FIELDS + PICTURE_FIELDS, RECORDS, CONSTANTS)
 NO_PICTURES: Values = {field.name: 0 for field in PICTURE_FIELDS}

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import tiling
+from tpca_cli.codec import learned, tiling
 from tpca_cli.codec.block_job import block_values
 from tpca_cli.codec.contexts import ContextModel
 from tpca_cli.codec.grid import Grid
-from tpca_cli.codec.kernel_job import DECIDE, DECODE, KERNEL, NO_PICTURES, RECORDS, REPLAY
+from tpca_cli.codec.kernel_job import DECIDE, DECODE, KERNEL, NO_PICTURES, RECORDS, REPLAY, prepare
 from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.scan_order import Ints
 from tpca_cli.errors import FileRefused
@@ -40,6 +40,22 @@ Tiles = Mapping[str, Array | int]
 """Arrays (.., tiles), or one number for all tiles, by their fields."""
 FILTER = ("borders", "weights", "mixing")
 """What the kernel knows of a filter."""
+NETWORK = ("network", "scales", "inverses")
+"""What it knows of the network before it."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A coded block, the squared error of each picture after decoding, and what a reader gets."""
+
+    data: bytes
+    sse: Ints
+    decoded: list[Pixels]
+
+    @property
+    def bits(self) -> int:
+        """The size of the block."""
+        return 8 * len(self.data)
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,14 @@ def encode(
 
 def decode(model: ContextModel, grid: Grid, block: bytes) -> Floats:
     """The values (M, tiles) of a block; bytes that cannot be a block are refused."""
-    return _tiles(run_decoder(model, grid, block).arrays["data"], grid)
+    return decode_graded(model, grid, block)[0]
+
+
+def decode_graded(model: ContextModel, grid: Grid, block: bytes) -> tuple[Floats, Grades]:
+    """The same with the grades of tiles."""
+    job = run_decoder(model, grid, block)
+    grades = job.arrays["grade"][grid.places] if len(model.quanta) > 1 else 0
+    return _tiles(job.arrays["data"], grid), grades
 
 
 def read_symbols(model: ContextModel, grid: Grid, block: bytes) -> Symbols:
@@ -168,16 +191,17 @@ class KernelTiles:
     bits: int
     lapped: bool
     restorer: Restorer | None
+    scales: Ints  # (grades,) steps as a network of the restorer knows them
 
     def encode(
         self, model: ContextModel, grid: Grid, pictures: Sequence[Pixels], grades: Grades = 0
-    ) -> tuple[bytes, Ints, list[Pixels]]:
-        """A block, and the squared error of each picture after decoding."""
+    ) -> Encoded:
+        """A block of pictures."""
         pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
-        shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
+        shapes = tiling.shapes_of(pictures)
         fields = self._fields(grid, shapes, pixels, range(len(shapes)))
         block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
-        return block, job.arrays["errors"].copy(), self._cut(job, shapes)
+        return Encoded(block, job.arrays["errors"].copy(), self._cut(job, shapes))
 
     def decode(
         self,
@@ -204,6 +228,10 @@ class KernelTiles:
             at += size
         return out
 
+    @property
+    def _network(self) -> int:
+        return 0 if self.restorer is None else self.restorer.network
+
     @functools.cached_property
     def _constants(self) -> Values:
         """Those of `PICTURE_FIELDS` that are the same for all blocks."""
@@ -216,6 +244,9 @@ class KernelTiles:
         }
         if restorer is not None:
             arrays |= {name: getattr(restorer, name).copy() for name in FILTER}
+        if self._network:
+            arrays |= {"network": learned.numbers_of(self._network).copy()}
+            arrays |= {"scales": self.scales, "inverses": learned.inverses_of(self.scales)}
         for array in arrays.values():
             array.flags.writeable = False  # so that the next job knows them
         return {
@@ -224,8 +255,9 @@ class KernelTiles:
             "lapped": int(self.lapped),
             "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
             "bound": 0 if restorer is None else restorer.bound,
+            "networked": int(self._network > 0),
             "basis_bits": self.bits,
-            **dict.fromkeys(FILTER, 0),
+            **dict.fromkeys((*FILTER, *NETWORK), 0),
             **arrays,
         }
 
@@ -253,7 +285,24 @@ class KernelTiles:
             "planes": Room(colors * side**2 * most_tiles, scratch=True),
             "shorts": Room(most_shorts, scratch=True),
             "ints": Room(9 * int(strides.max()) + 8, scratch=True),
+            "layers": Room(self._layer_numbers(int(strides.max()), int(widths.max())), scratch=True),
         }
+
+    def _layer_numbers(self, stride: int, width: int) -> int:
+        """What the network needs: lines of samples, rows of its inputs and two layers, and one of zeros."""
+        if not self._network:
+            return 0
+        held, lines, margin = (KERNEL.constants[name] for name in ("HELD", "HELD_LINES", "MARGIN_PLACES"))
+        row = (width + 1) // 2 + margin  # places
+        return len(self.factors[2]) * lines * stride + row * (
+            held * learned.INPUTS + (2 * held + 1) * learned.MAPS
+        )
+
+
+def release(sample: Sequence[Pixels]) -> None:
+    """Give back what the kernel and large arrays took, before work that has other ones."""
+    if max((p.shape[0] * p.shape[1] for p in sample), default=0) >= 2 * tiling.BATCH_PIXELS:
+        prepare(anew=True)
 
 
 @functools.lru_cache(maxsize=16)

@@ -9,13 +9,15 @@ if it followed the brightness as it does nearby. All in integers.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tpca_cli.codec import learned
+from tpca_cli.codec.bands import Band, bands
 
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -37,12 +39,10 @@ BOUND_STEPS = 0.2
 LARGEST_BOUND = 4095
 LARGEST = 1023
 """Of a weight between channels, in 2^-BITS."""
-DARKEST, BRIGHTEST = -1024, 3071
-"""Samples in 1/SUBPIXEL are clipped to these, so that float32 sums stay exact."""
+WORTHWHILE = 0.99
+"""A network takes time: what is left of the squared error must be less than this part of what there was."""
 TOGETHER = 1 << 16
 """Pixels that are multiplied at once while a filter is fitted."""
-BAND_PIXELS = 1 << 17
-"""Pixels, about, that are looked at together: a larger picture is filtered in bands of rows."""
 MARGIN = 4
 """Rows above and below a pixel that decide how it is filtered."""
 SLOPE_LIMIT = 4 << BITS
@@ -57,18 +57,22 @@ class Restorer:
 
     `mixing` (c, features) are the weights between channels, in 2^-BITS; empty for gray and for archives
     that were written without. Without a bound, which is in 1/SUBPIXEL, weights are those of pairs only.
+    A network may go before; 0 is none.
     """
 
     borders: Ints
     weights: Ints
     mixing: Ints
     bound: int = 0
+    network: int = 0
 
-    def pixels(self, images: NDArray[np.float64], unit: int) -> NDArray[np.uint8]:
-        """Images (n, c, h, w) in 1/unit as corrected pixels."""
-        pixels = np.empty(images.shape, np.uint8)
-        for band in _bands(images.shape):
-            fine = subpixels(band.with_margin(images), unit)
+    def pixels(self, images: NDArray[np.float64], unit: int, scales: Ints) -> NDArray[np.uint8]:
+        """Images (n, c, h, w) in 1/unit as corrected pixels, with what a network knows of steps."""
+        pixels, samples = np.empty(images.shape, np.uint8), subpixels(images, unit)
+        if self.network:
+            learned.correct(samples, self.network, scales)
+        for band in bands(images.shape, MARGIN):
+            fine = band.with_margin(samples).copy()
             self.apply(fine)
             fine += SUBPIXEL // 2
             fine *= np.float32(1 / SUBPIXEL)
@@ -76,7 +80,7 @@ class Restorer:
         return pixels
 
     def apply(self, images: Singles) -> None:
-        """Correct images (n, c, h, w) in units of 1/SUBPIXEL, in place."""
+        """Correct images (n, c, h, w) in units of 1/SUBPIXEL, after the network, in place."""
         change = self._by_brightness(images)  # (n, h, w)
         if not self.mixing.size:
             images += np.floor(change * np.float32(2.0**-BITS) + np.float32(0.5))[:, None]
@@ -89,7 +93,7 @@ class Restorer:
             images[:, channel] += (total + (1 << BITS - 1)) >> BITS
 
     def _by_brightness(self, images: Singles) -> Singles:
-        differences = _bright_features(_light(images), self.bound)
+        differences = _bright_features(learned.light_of(images), self.bound)
         classes = _classes(*_activity(differences), self.borders)
         change = np.zeros(differences[0].shape, np.float32)
         for difference, column in zip(differences, self.weights.T.astype(np.float32), strict=True):
@@ -103,7 +107,12 @@ class Restorer:
     @classmethod
     def read(cls, meta: Mapping[str, Any], array: NDArray[Any] | None, channels: int) -> Restorer | None:
         """The filter of a coder with such settings and this array, if it has one."""
-        return None if array is None else cls.from_array(array, channels, int(meta.get("bound", 0)))
+        if array is None:
+            return None
+        network = int(meta.get("network", 0))
+        if not 0 <= network <= learned.count():
+            raise ValueError(f"a network {network}")
+        return replace(cls.from_array(array, channels, int(meta.get("bound", 0))), network=network)
 
     @classmethod
     def from_array(cls, array: NDArray[Any], channels: int, bound: int = 0) -> Restorer:
@@ -119,37 +128,6 @@ class Restorer:
         )
 
 
-class _Band(NamedTuple):
-    """Pictures of an array (n, c, h, w), and which of their rows: all of some pictures, or some of one."""
-
-    pictures: slice
-    first: int
-    last: int
-    margin: int  # rows that there are above
-
-    def of(self, images: NDArray[Any]) -> NDArray[Any]:
-        """The band of an array."""
-        return images[self.pictures, :, self.first : self.last]
-
-    def with_margin(self, images: NDArray[Any]) -> NDArray[Any]:
-        """The same with the rows around it."""
-        return images[self.pictures, :, self.first - self.margin : self.last + MARGIN]
-
-    def cut(self, found: NDArray[Any]) -> NDArray[Any]:
-        """What was found (.., rows, w) with a margin, without it."""
-        return found[..., self.margin : self.margin + self.last - self.first, :]
-
-
-def _bands(shape: Sequence[int]) -> Iterator[_Band]:
-    """An array (n, c, h, w) in parts whose pixels, (n, h, w), follow one another."""
-    n, _, h, w = shape
-    together, count = max(1, BAND_PIXELS // (h * w)), -(-h * w // BAND_PIXELS)
-    edges = [h * k // count for k in range(count + 1)]
-    for picture in range(0, n, together):
-        for first, last in itertools.pairwise(edges):
-            yield _Band(slice(picture, picture + together), first, last, min(first, MARGIN))
-
-
 def bound_for(step: float) -> int:
     """The bound that suits pictures coded with this step."""
     return min(max(round(BOUND_STEPS * SUBPIXEL * step), 1), LARGEST_BOUND)
@@ -158,11 +136,11 @@ def bound_for(step: float) -> int:
 def subpixels(images: NDArray[np.float64], unit: int) -> Singles:
     """Images in 1/unit as rounded and clipped units of 1/SUBPIXEL."""
     found = np.empty(images.shape, np.float32)
-    for band in _bands(images.shape):
+    for band in bands(images.shape, MARGIN):
         fine = band.of(images) * (SUBPIXEL / unit)
         fine += 0.5
         np.floor(fine, out=fine)
-        band.of(found)[...] = np.clip(fine, DARKEST, BRIGHTEST, out=fine)
+        band.of(found)[...] = np.clip(fine, learned.DARKEST, learned.BRIGHTEST, out=fine)
     return found
 
 
@@ -180,14 +158,6 @@ def _is_alpha(channel: int, channels: int) -> bool:
     return channels in (2, 4) and channel == channels - 1
 
 
-def _light(images: Singles) -> Singles:
-    """Brightness (n, h, w)."""
-    light: Singles = images[:, 0]
-    if images.shape[1] >= 3:
-        light = np.floor((light + 2 * images[:, 1] + images[:, 2]) * np.float32(0.25))
-    return light
-
-
 def _features(images: Singles) -> list[Ints]:
     """Every feature as integers (n, h, w)."""
     found = [d.astype(np.int64) for c in range(images.shape[1]) for d in _differences(images[:, c])]
@@ -198,7 +168,7 @@ def _follows(images: Singles) -> list[Ints]:
     """How far the first and the third channel are from following the brightness; none without colors."""
     if images.shape[1] < 3:
         return []
-    light = _light(images).astype(np.int64)
+    light = learned.light_of(images).astype(np.int64)
     return [_follow(images[:, c].astype(np.int64) - light, light) for c in (0, 2)]
 
 
@@ -264,13 +234,35 @@ def _classes(across: Singles, down: Singles, borders: Ints) -> NDArray[np.intp]:
     return level.astype(np.intp)
 
 
+class Pair(NamedTuple):
+    """What a filter is fitted to."""
+
+    decoded: Singles  # (n, c, h, w) in 1/SUBPIXEL
+    original: NDArray[Any]  # pixels (n, h, w, c)
+    scales: Ints  # (n, down, right) steps of tiles as a network knows them
+
+
+def fit_any(pairs: Sequence[Pair], bound: int, quick_share: float | None, network: int) -> Restorer:
+    """The filter that suits pictures, after this network (0: none) if less error is left so."""
+    originals = [pair.original.transpose(0, 3, 1, 2).astype(np.int16) * SUBPIXEL for pair in pairs]
+    restorer, left = fit([pair.decoded for pair in pairs], originals, bound, quick_share)
+    if not network:
+        return restorer
+    for pair in pairs:
+        learned.correct(pair.decoded, network, pair.scales)
+    after, left_after = fit([pair.decoded for pair in pairs], originals, bound, quick_share)
+    return replace(after, network=network) if left_after < WORTHWHILE * left else restorer
+
+
 def fit(
     decoded: list[Singles],
     originals: Sequence[NDArray[Any]],
     bound: int = 0,
     quick_share: float | None = None,
-) -> Restorer:
+) -> tuple[Restorer, float]:
     """The least-squares filter from decoded to original images, both (n, c, h, w) in 1/SUBPIXEL.
+
+    With it comes the squared error that it leaves, but for rounding and clipping.
 
     Where it shall be quick, colors are not compared with where they would be if they followed brightness, and
     what goes between channels stays only if it takes off this share of the squared error left without it.
@@ -279,7 +271,7 @@ def fit(
     pairs = [
         (band, before, band.of(after))
         for before, after in zip(decoded, originals, strict=True)
-        for band in _bands(before.shape)
+        for band in bands(before.shape, MARGIN)
     ]
     every = [_seen(band, before, bound) for band, before, _ in pairs]
     borders = _borders([across + down for _, across, down in every], decoded)
@@ -303,14 +295,18 @@ def fit(
     restorer = Restorer(borders, np.clip(whole, -127, 127), np.zeros((0, 0), np.int64), bound)
     del every  # of one large picture they are as large as what comes
     if channels == 1:
-        return restorer
-    mixing, share = _fit_mixing(restorer, pairs, following=quick_share is None)
-    return restorer if quick_share is not None and share < quick_share else replace(restorer, mixing=mixing)
+        weights = restorer.weights[:, None] * 2.0**-BITS  # (classes, 1, features)
+        taken = 2 * weights @ right - weights @ gram @ weights.swapaxes(1, 2)
+        return restorer, float(sums[:, size, size].sum() - taken.sum())
+    mixing, energy, taken = _fit_mixing(restorer, pairs, following=quick_share is None)
+    if quick_share is not None and taken < quick_share * energy:
+        return restorer, energy
+    return replace(restorer, mixing=mixing), energy - taken
 
 
-def _seen(band: _Band, images: Singles, bound: int) -> tuple[list[Singles], Singles, Singles]:
+def _seen(band: Band, images: Singles, bound: int) -> tuple[list[Singles], Singles, Singles]:
     """The features of brightness in a band (n, h, w), and the activity across and down."""
-    differences = _bright_features(_light(band.with_margin(images)), bound)
+    differences = _bright_features(learned.light_of(band.with_margin(images)), bound)
     across, down = _activity(differences)
     return [band.cut(d) for d in differences], band.cut(across), band.cut(down)
 
@@ -335,9 +331,9 @@ def _errors(before: Singles, after: NDArray[Any]) -> list[Singles]:
 
 
 def _fit_mixing(
-    restorer: Restorer, pairs: Sequence[tuple[_Band, Singles, NDArray[Any]]], following: bool
-) -> tuple[Ints, float]:
-    """Weights between channels for what the filter by brightness leaves, and the share that they take off."""
+    restorer: Restorer, pairs: Sequence[tuple[Band, Singles, NDArray[Any]]], following: bool
+) -> tuple[Ints, float, float]:
+    """Weights between channels for what the filter by brightness leaves; how much that is; what they take."""
     channels = pairs[0][1].shape[1]
     size = feature_count(channels)
     gram, right, energy = np.zeros((size, size)), np.zeros((size, channels)), 0.0
@@ -362,7 +358,7 @@ def _fit_mixing(
     mixing[:, :used] = np.clip(solved, -LARGEST, LARGEST)
     weights = mixing * 2.0**-BITS  # (c, features)
     taken = 2 * (weights * right.T).sum() - ((weights @ gram) * weights).sum()
-    return mixing, float(taken / max(energy, 1.0))
+    return mixing, energy, float(taken)
 
 
 def _parts(pixels: int) -> Iterator[slice]:

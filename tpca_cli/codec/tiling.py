@@ -61,6 +61,11 @@ AFTER = np.array(
 """Its inverse, to the precision of the integers."""
 
 
+def shapes_of(pictures: Sequence[Pixels]) -> list[Shape]:
+    """Their heights and widths."""
+    return [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
+
+
 def runs(shapes: Sequence[Shape]) -> Iterator[tuple[Shape, int, int]]:
     """Consecutive pictures of one size: (size, first, last + 1)."""
     at = 0
@@ -68,6 +73,14 @@ def runs(shapes: Sequence[Shape]) -> Iterator[tuple[Shape, int, int]]:
         count = len(list(group))
         yield shape, at, at + count
         at += count
+
+
+def by_run(values: NDArray[Any], shapes: Sequence[Shape], grids: Sequence[Shape]) -> list[NDArray[Any]]:
+    """Numbers of tiles (tiles,), or one for all, as arrays (n, down, right) for each run of shapes."""
+    sizes = [(last - first, *grids[first]) for _, first, last in runs(shapes)]
+    ends = np.cumsum([math.prod(size) for size in sizes])
+    every = np.broadcast_to(values, ends[-1])
+    return [part.reshape(size) for part, size in zip(np.split(every, ends[:-1]), sizes, strict=True)]
 
 
 def to_images(framing: Framing, pictures: Sequence[Pixels], grid: Shape) -> Floats:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tpca_cli import visual
-from tpca_cli.codec.coder import Coder, Encoded
+from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.kernel_run import Encoded
 from tpca_cli.codec.tiling import TOGETHER
 from tpca_cli.codec.tuning import are_small
 from tpca_cli.encode.choose_basis import (

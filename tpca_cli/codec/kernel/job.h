@@ -41,6 +41,14 @@ enum {
     SLOPE_LIMIT = 1024,
     FOLLOW_SHIFT = 12,
     FOLLOW_LIMIT = 4095,
+    INPUTS = 4,
+    MAPS = 16,
+    PHASES = 4,
+    LEARNED_MIDDLE = 1024,
+    MOST_CHANGE = 16383,
+    HELD = 4,
+    HELD_LINES = 8,
+    MARGIN_PLACES = 8,
 };
 
 typedef struct {
@@ -196,6 +204,7 @@ typedef struct {
     i32 lapped;
     i32 restored;                // 0 without the filter, 1 by brightness, 2 also between channels
     i32 bound;                   // of what the filter knows of differences within it, 0 for nothing
+    i32 networked;               // whether there is a network before the filter
     i32 basis_bits;
     const Shape *shapes;
     const i32 *indices;          // (rows, 3)
@@ -206,6 +215,9 @@ typedef struct {
     const i32 *borders;          // of the filter's classes
     const i32 *weights;          // of the filter, for each class
     const i32 *mixing;           // of the filter, between channels
+    const i16 *network;          // its numbers
+    const i32 *scales;           // (grades,) steps as the network knows them
+    const i32 *inverses;         // (grades,) of these
     const u8 *pixels;            // of all pictures, in
     u8 *decoded;                 // pixels out
     i64 *errors;                 // (pictures,) squared, out
@@ -214,6 +226,7 @@ typedef struct {
     double *planes;              // samples of one picture
     i16 *shorts;                 // planes of the filter, and two lines
     i32 *ints;                   // lines of the filter
+    i16 *layers;                 // lines of samples and rows of the network
 } Job;
 
 _Static_assert(offsetof(Job, mode) == 0, "as in Python");
@@ -315,25 +328,30 @@ _Static_assert(offsetof(Job, colors) == 380, "as in Python");
 _Static_assert(offsetof(Job, lapped) == 384, "as in Python");
 _Static_assert(offsetof(Job, restored) == 388, "as in Python");
 _Static_assert(offsetof(Job, bound) == 392, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 396, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 400, "as in Python");
-_Static_assert(offsetof(Job, indices) == 404, "as in Python");
-_Static_assert(offsetof(Job, factors) == 408, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 412, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 416, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 420, "as in Python");
-_Static_assert(offsetof(Job, borders) == 424, "as in Python");
-_Static_assert(offsetof(Job, weights) == 428, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 432, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 436, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 440, "as in Python");
-_Static_assert(offsetof(Job, errors) == 444, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 448, "as in Python");
-_Static_assert(offsetof(Job, touched) == 452, "as in Python");
-_Static_assert(offsetof(Job, planes) == 456, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 460, "as in Python");
-_Static_assert(offsetof(Job, ints) == 464, "as in Python");
-_Static_assert(sizeof(Job) == 468, "as in Python");
+_Static_assert(offsetof(Job, networked) == 396, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 400, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 404, "as in Python");
+_Static_assert(offsetof(Job, indices) == 408, "as in Python");
+_Static_assert(offsetof(Job, factors) == 412, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 416, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 420, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 424, "as in Python");
+_Static_assert(offsetof(Job, borders) == 428, "as in Python");
+_Static_assert(offsetof(Job, weights) == 432, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 436, "as in Python");
+_Static_assert(offsetof(Job, network) == 440, "as in Python");
+_Static_assert(offsetof(Job, scales) == 444, "as in Python");
+_Static_assert(offsetof(Job, inverses) == 448, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 452, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 456, "as in Python");
+_Static_assert(offsetof(Job, errors) == 460, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 464, "as in Python");
+_Static_assert(offsetof(Job, touched) == 468, "as in Python");
+_Static_assert(offsetof(Job, planes) == 472, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 476, "as in Python");
+_Static_assert(offsetof(Job, ints) == 480, "as in Python");
+_Static_assert(offsetof(Job, layers) == 484, "as in Python");
+_Static_assert(sizeof(Job) == 488, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -345,5 +363,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x276a9a0a; }
+EXPORT(layout) i32 job_layout(void) { return 0x782aac3c; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

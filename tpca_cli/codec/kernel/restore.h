@@ -1,11 +1,6 @@
 // Planes to pixels, through the filter that takes back part of the quantisation error (restore.py).
 
-#include "forward.h"
-
-// A line of a channel where doubles made it.
-INLINE const double *exact_line(const Job *job, const Shape *shape, i32 c, i32 y) {
-    return job->planes + (c * shape->down * job->side + y) * shape->right * job->side;
-}
+#include "learned.h"
 
 static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixels) {
     i32 colors = job->colors;
@@ -23,16 +18,8 @@ static void round_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pixe
         }
 }
 
-enum { SUBPIXEL_BITS = 3, KEPT = 6, NEAREST = 4 };  // pairs of which neighbours touch the pixel
-_Static_assert(1 << SUBPIXEL_BITS == SUBPIXEL, "as in Python");
+enum { KEPT = 6, NEAREST = 4 };  // pairs of which neighbours touch the pixel
 
-// Planes have two lines above and below, and margins beside, that repeat their edges.
-INLINE void pad_line(i16 *line, i32 width) {
-    line[-2] = line[-1] = line[0];
-    line[width] = line[width + 1] = line[width - 1];
-}
-
-#define SHORTS(pointer) wasm_v128_load(pointer)
 #define INTS(pointer) wasm_v128_load(pointer)
 #define ADD wasm_i32x4_add
 
@@ -318,25 +305,6 @@ static void by_brightness(const Job *job, const i16 (*filters)[8], const i16 *li
     else by_brightness_as(job, filters, light, sums, stride, width, line, 0);
 }
 
-// A line of a plane in 1/SUBPIXEL, with its margins.
-static void to_shorts(const Job *job, const Shape *shape, i32 quick, i32 c, i32 y, i16 *out) {
-    i32 width = shape->width;
-    const double *plane = exact_line(job, shape, c, y);
-    const i16 *shorts = quick ? quick_line(job, shape, c, y) : 0;
-    const i32 shift = SCALE_BITS - SUBPIXEL_BITS;
-    const v128_t grey = wasm_i16x8_splat(GREY + (1 << (shift - 1))), dark = wasm_i16x8_splat(DARKEST), bright = wasm_i16x8_splat(BRIGHTEST);
-    for (i32 x = 0; x < width && quick; x += 8) {  // lines are whole tiles; what does not fit is beyond the brightest
-        v128_t found = wasm_i16x8_shr(wasm_i16x8_add_sat(SHORTS(shorts + x), grey), shift);
-        wasm_v128_store(out + x, wasm_i16x8_max(wasm_i16x8_min(found, bright), dark));
-    }
-    for (i32 x = 0; x < width && !quick; x++) {
-        double value = __builtin_floor(plane[x] * ((double)SUBPIXEL / (1 << SCALE_BITS)) + 0.5);
-        out[x] = value < DARKEST ? DARKEST : value > BRIGHTEST ? BRIGHTEST : (i32)value;
-    }
-    pad_line(out, width);
-    for (i32 x = width + 2; x < shape->stride - 2; x++) out[x] = out[width];
-}
-
 // The planes that the filter looks at.
 typedef struct {
     i32 colors, height, width, stride, area;
@@ -347,7 +315,10 @@ typedef struct {
 // brightness or colors are far from the middle.
 static i32 prepare_line(const Job *job, const Shape *shape, i32 quick, const Views *views, i32 y, i32 gone) {
     i32 area = views->area, at = (y - gone) * views->stride;
-    for (i32 c = 0; c < views->colors; c++) to_shorts(job, shape, quick, c, clipped(y - 2, 0, views->height - 1), views->fine + c * area + at + 2);
+    const i32 line = clipped(y - 2, 0, views->height - 1);
+    for (i32 c = 0; c < views->colors && !job->networked; c++) to_shorts(job, shape, quick, c, line, views->fine + c * area + at + 2);
+    for (i32 c = 0; c < views->colors && job->networked; c++)
+        __builtin_memcpy(views->fine + c * area + at, learned_line(job, shape, quick, c, line) - 2, 2 * views->stride);
     const i16 *red = views->fine + at, *green = red + area, *blue = green + area;
     i16 *light = views->light + at, *away = views->away + at;
     v128_t far_light = wasm_i16x8_splat(0), far_color = far_light;
@@ -433,6 +404,7 @@ static void restore_pixels(const Job *job, const Shape *shape, i32 quick, u8 *pi
 }
 
 static void finish(const Job *job, const Shape *shape, i32 quick, u8 *out) {
+    if (job->networked) start_network(job, shape);
     if (job->restored) restore_pixels(job, shape, quick, out);
     else round_pixels(job, shape, quick, out);
 }
