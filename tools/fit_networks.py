@@ -4,12 +4,13 @@ Writes numbers in the form of `tpca_cli/codec/networks.bin`. The shipped file is
 the format (docs/FORMAT.md, section 11), and networks may only be added at its end.
 
 What it needs: `pip install torch` (nothing else in the project does), a few hundred photographs that were not
-compressed hard, and six minutes of a core for each of the 20 networks (`--seconds`). Thumbnails are made of
+compressed hard, and six minutes of a core for each of the 25 networks (`--seconds`). Thumbnails are made of
 the photographs by halving them down to 64 pixels.
 
 How a network is made: crops are coded with two steps around its center and decoded without the filter; it
 learns the squared error of brightness in units of the step, with Adam, from the one before it. Then weights
-are rounded, those of the first layer so that they still add up to zero.
+are rounded, those of the first layer so that they still add up to zero. The last networks begin as those for
+lapped tiles that are made for people; they learn what is lost of structure, too, at three scales.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif")
 AROUND = 0.87, 1.15
 """Steps that a network learns from, of its center."""
 BATCH, SIDE, RATE = 14, 96, 2e-3
+STRUCTURE, STRUCTURE_RATE = 0.6, 1e-3
+"""How much of what the last networks learn is structure, and how fast."""
+SCALES = (1.0, 0.5, 0.5)
+"""What structure counts at each scale."""
 
 
 Array = NDArray[Any]
@@ -63,6 +68,22 @@ class Network(nn.Module):
         self.last = nn.Conv2d(learned.MAPS, learned.INPUTS, 3, padding=1)
         self.phases = nn.Parameter(torch.zeros(learned.MAPS, learned.PHASES, learned.PHASES))
         nn.init.zeros_(self.last.weight)
+
+    @classmethod
+    def of(cls, numbers: Array) -> Network:
+        """The mirror of `numbers`."""
+        parts = np.split(numbers.astype(np.float64), np.cumsum(learned.SIZES)[:-1])
+        network, layers = cls(), [torch.from_numpy(part) for part in parts]
+        convolutions = network.first, network.second, network.last
+        with torch.no_grad():
+            for layer, weights in zip(convolutions, parts[::2], strict=True):
+                layer.weight.copy_(torch.from_numpy(_disordered(weights, layer.in_channels) / 2048))
+            network.first.bias.zero_()
+            phases = layers[1].reshape(learned.PHASES, learned.PHASES, learned.MAPS)
+            network.phases.copy_(phases.permute(2, 0, 1) / 64)
+            network.second.bias.copy_(layers[3] / 64)
+            network.last.bias.copy_(layers[5] / 512)
+        return network
 
     def differences(self) -> torch.Tensor:
         """Weights of the first layer, which add up to zero."""
@@ -109,6 +130,30 @@ def _ordered(weights: Array) -> Array:
     return found
 
 
+def _disordered(numbers: Array, inputs: int) -> Array:
+    """The mirror of `_ordered`."""
+    pairs = numbers.reshape(9, inputs // 2, -1, 2).swapaxes(2, 3)
+    found: Array = pairs.reshape(3, 3, inputs, -1).transpose(3, 2, 0, 1)
+    return found
+
+
+def structure_lost(original: torch.Tensor, corrected: torch.Tensor) -> torch.Tensor:
+    """1 - SSIM of brightness (n, 1, h, w), Gaussian window of 1.5 pixels, but for what means differ by."""
+    taps = torch.exp(-(torch.arange(-5.0, 6.0) ** 2) / 4.5)
+    window = torch.outer(taps, taps)[None, None] / taps.sum() ** 2
+    lost, flat = torch.zeros(()), (0.03 * 255) ** 2
+    for part in SCALES:
+        a, b = original - 128, corrected - 128
+        planes = torch.cat([a, b, a * a + b * b, a * b], dim=1)
+        one, two, squares, product = functional.conv2d(planes, window.repeat(4, 1, 1, 1), groups=4).split(
+            1, dim=1
+        )
+        together, alone = 2 * (product - one * two) + flat, squares - one * one - two * two + flat
+        lost = lost + part * (1 - together / alone).mean()
+        original, corrected = (functional.avg_pool2d(each, 2) for each in (original, corrected))
+    return lost
+
+
 def pictures_of(folders: Sequence[Path], thumbnails: bool, rng: np.random.Generator) -> Iterator[Array]:
     """Crops of the photographs, or thumbnails."""
     files = (path for folder in folders for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
@@ -147,19 +192,33 @@ def coded(pictures: Sequence[Array], step: float, lapped: bool, tune: str) -> li
     return found
 
 
-def fit(network: Network, seen: Sequence[Seen], seconds: float, rng: np.random.Generator) -> float:
-    """Learn for so many seconds; what was left of the squared error at the end."""
-    optimizer, start, left = torch.optim.Adam(network.parameters(), lr=RATE), time.process_time(), []
+def fit(
+    network: Network, seen: Sequence[Seen], seconds: float, rng: np.random.Generator, structure: float = 0.0
+) -> float:
+    """Learn for so many seconds; what was left of the squared error at the end.
+
+    `structure` is how much of the loss is that of structure; both count as parts of what there was at first.
+    """
+    rate = STRUCTURE_RATE if structure else RATE
+    optimizer, start, left = torch.optim.Adam(network.parameters(), lr=rate), time.process_time(), []
+    original, decoded, steps = torch.from_numpy(np.concatenate([_batch(seen, rng) for _ in range(8)])).split(
+        1, dim=1
+    )
+    first = float(((decoded - original) / steps).square().mean()), float(structure_lost(original, decoded))
     while (part := (time.process_time() - start) / seconds) < 1:
         for group in optimizer.param_groups:
-            group["lr"] = RATE * max(0.02, 0.5 * (1 + math.cos(math.pi * part)))
+            group["lr"] = rate * max(0.02, 0.5 * (1 + math.cos(math.pi * part)))
         original, decoded, steps = torch.from_numpy(_batch(seen, rng)).split(1, dim=1)
-        error = (decoded + network(decoded, steps) - original) / steps
-        loss = error.square().mean()
+        corrected = decoded + network(decoded, steps)
+        loss = ((corrected - original) / steps).square().mean()
+        if structure:
+            lost = structure_lost(original, corrected) / first[1]
+            loss = (1 - structure) * loss / first[0] + structure * lost
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        left.append(float(loss.detach()) / float(((decoded - original) / steps).square().mean()))
+        error = (corrected.detach() - original) / steps
+        left.append(float(error.square().mean()) / float(((decoded - original) / steps).square().mean()))
     return float(np.mean(left[-200:]))
 
 
@@ -187,6 +246,16 @@ def main() -> None:
     rng, numbers = np.random.default_rng(0), list[Array]()
     torch.manual_seed(0)
     torch.set_num_threads(1)
+
+    def add(
+        network: Network, pictures: Sequence[Array], center: int, tune: str, structure: float = 0.0
+    ) -> None:
+        lapped = len(pictures[0]) != THUMB
+        material = [one for part in AROUND for one in coded(pictures, part * center, lapped, tune)]
+        left = fit(network, material, options.seconds, rng, structure)
+        numbers.append(network.numbers())
+        print(f"{len(numbers)}, step {center}: {left:.3f} of the error is left", flush=True)
+
     for lapped in (False, True):
         pictures = list(pictures_of(options.folders, not lapped, rng))
         if not pictures and len(numbers) != options.only:
@@ -194,12 +263,11 @@ def main() -> None:
         for seen in (False, True):
             network, tune = Network(), PSNR if not seen else VISUAL if lapped else THUMBNAIL
             for center in learned.CENTERS[seen]:
-                if len(numbers) == options.only:
-                    break
-                material = [one for part in AROUND for one in coded(pictures, part * center, lapped, tune)]
-                left = fit(network, material, options.seconds, rng)
-                numbers.append(network.numbers())
-                print(f"{len(numbers)}, step {center}: {left:.3f} of the error is left", flush=True)
+                if len(numbers) != options.only:
+                    add(network, pictures, center, tune)
+    for begun, center in zip(numbers[15:], learned.CENTERS[True], strict=False):
+        if len(numbers) != options.only:
+            add(Network.of(begun), pictures, center, VISUAL, STRUCTURE)
     options.output.write_bytes(np.concatenate(numbers).tobytes())
 
 

@@ -47,6 +47,9 @@ DARKEST, BRIGHTEST = -1024, 3071
 
 CENTERS = ((12, 20, 32, 50, 80), (6, 10, 16, 26, 44))
 """Steps that the networks were fitted to: of the least error, and made for people."""
+STRUCTURED = 4
+"""Of these kinds of networks, for lapped tiles made for people: those that also learned structure, beside the
+least error. The third kind, for the same tiles, did not; older archives have it."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -71,7 +74,8 @@ def network_for(step: float, *, lapped: bool, seen: bool) -> int:
     """The network for tiles quantised with this step, made for the least error or for people."""
     centers = CENTERS[seen]
     nearest = min(range(len(centers)), key=lambda k: abs(math.log(step / centers[k])))
-    return 1 + (2 * lapped + seen) * len(centers) + nearest
+    kind = STRUCTURED if lapped and seen else 2 * lapped + seen
+    return 1 + kind * len(centers) + nearest
 
 
 def scales_of(step_units: int, factors: Ints | None) -> Ints:
