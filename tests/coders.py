@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pictures import natural
 
 from tpca_cli.codec.coder import Coder
+from tpca_cli.codec.kernel_run import Encoded
 from tpca_cli.framing import Framing
 from tpca_cli.tensor_pca.fixed_basis import FixedBasis
 
@@ -50,6 +51,13 @@ def check_both_paths(coder: Coder, pictures: list[np.ndarray]) -> None:
     decoded = [either.decode(mine.data, shapes(pictures)) for either in (coder, slow)]
     for one, two in zip(*decoded, strict=True):
         assert one.dtype == two.dtype and np.array_equal(one, two)
+
+
+def without_trials(coder: Coder, pictures: list[np.ndarray]) -> Encoded:
+    """What the kernel makes of pictures with grades as they come."""
+    assert coder._fast_path is not None
+    grid = coder._grid(shapes(pictures))
+    return coder._fast_path.encode(coder.model, grid, pictures, coder._grades(pictures))
 
 
 def shapes(pictures: list[np.ndarray]) -> list[tuple[int, int]]:

@@ -111,7 +111,7 @@ def test_images_are_thumbnails_below_128_pixels_unless_they_have_alpha() -> None
 
 def test_color_of_thumbnails_is_coarse_and_their_brightness_is_not() -> None:
     places = np.array([[i, j, c] for i in range(8) for j in range(8) for c in range(3)])
-    seen, small = (tuning.component_factors(places, (8, 8), tune) for tune in (VISUAL, THUMBNAIL))
+    seen, small = (tuning.component_factors(places, (8, 8), tune, False) for tune in (VISUAL, THUMBNAIL))
     color, fine = places[:, 2] > 0, places[:, :2].sum(axis=1) > 0
     assert (small[fine & ~color] <= seen[fine & ~color]).all() and (small[color] > seen[color]).all()
     sample = [natural(64, 64, 3, seed) for seed in range(4)]

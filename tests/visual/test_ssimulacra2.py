@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.ndimage import correlate1d
 from ssimulacra2 import compute_ssimulacra2
 
-from tpca_cli.visual import evidence, score, ssimulacra2
+from tpca_cli.visual import evidence, score, ssimulacra2, structure_lost
 
 Pixels = NDArray[np.uint8]
 
@@ -105,3 +106,46 @@ def test_a_large_picture_is_compared_in_bands(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ssimulacra2, "_compare", lambda *given: seen.append(len(given[0])) or compare(*given))
     assert score(original, decoded) == pytest.approx(whole, abs=0.3)
     assert sum(seen) == 1100 and len(seen) == 2
+
+
+def structure_by_numpy(original: Pixels, decoded: Pixels, side: int) -> NDArray[np.float64]:
+    """What `structure_lost` says, pixel by pixel in doubles."""
+    colors = np.array([1, 2, 1]) / 4 if original.shape[2] >= 3 else np.array([1.0])
+    a, b = (pixels[..., : len(colors)] @ colors / 255 for pixels in (original, decoded))
+    down, across = -(-a.shape[0] // side), -(-a.shape[1] // side)
+    taps = np.exp(-(np.arange(-5.0, 6.0) ** 2) / 4.5)
+    taps /= taps.sum()
+
+    def blurred(plane: NDArray[np.float64]) -> NDArray[np.float64]:
+        tall = correlate1d(plane, taps, axis=0, mode="reflect")
+        return correlate1d(tall, taps, axis=1, mode="constant")
+
+    found = np.zeros((down, across))
+    for scale in range(4):
+        if min(a.shape) < 8:
+            break
+        one, two = blurred(a), blurred(b)
+        together = 2 * (blurred(a * b) - one * two) + 9e-4
+        alone = blurred(a * a + b * b) - one * one - two * two + 9e-4
+        lost = np.maximum(1 - (1 - (one - two) ** 2) * together / alone, 0) * 4**scale
+        rows, columns = np.arange(a.shape[0]) * 2**scale // side, np.arange(a.shape[1]) * 2**scale // side
+        np.add.at(found, (rows[:, None], columns[None]), lost)
+        a, b = (np.pad(p, [(0, n % 2) for n in p.shape], mode="edge") for p in (a, b))
+        a, b = ((p[::2, ::2] + p[1::2, ::2] + p[::2, 1::2] + p[1::2, 1::2]) / 4 for p in (a, b))
+    return found
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape", [(64, 64), (131, 97), (9, 40), (33, 8)])
+@pytest.mark.parametrize("side", [8, 16])
+def test_structure_is_lost_region_by_region(channels: int, shape: tuple[int, int], side: int) -> None:
+    original, worse = picture(*shape, 1, channels), picture(*shape, 1, channels)
+    noise = np.random.default_rng(3).normal(0, 20, (*shape, channels))
+    worse = np.clip(worse + noise * (np.arange(shape[1]) > shape[1] // 2)[:, None], 0, 255).astype(np.uint8)
+    expected = structure_by_numpy(original, worse, side)
+    np.testing.assert_allclose(structure_lost(original, worse, side), expected, rtol=1e-3, atol=1e-2)
+    assert not structure_lost(original, original, side).any()
+
+
+def test_what_is_smaller_than_a_scale_loses_nothing() -> None:
+    assert structure_lost(picture(7, 20, 1), picture(7, 20, 2), 16).tolist() == [[0.0, 0.0]]

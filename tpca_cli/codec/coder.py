@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tpca_cli.codec import contexts, kernel_run, learned, restore, tiling, tuning
+from tpca_cli.codec import contexts, kernel_run, learned, restore, tiling, trials, tuning
 from tpca_cli.codec.contexts import GRAIN_HALVES, LED, LEVELS, PREDICTORS, SHARE, SHARED, TABLED, ContextModel
-from tpca_cli.codec.grains import WHOLE, Grains, find_grains
+from tpca_cli.codec.grains import BIT_VALUES, WHOLE, Grains, find_grains
 from tpca_cli.codec.grid import Grid, grid_of
 from tpca_cli.codec.kernel_job import LAMBDA, MOST_COLORS, SIDES
 from tpca_cli.codec.kernel_run import Encoded, KernelTiles
@@ -33,12 +33,6 @@ from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
 STEP_LIMIT = 1 << 30
-GRAINED = 0.8, 0.5
-"""With grains a bit is worth this much of its price, with steps of the least error, or made for people."""
-QUICK_SHARE = 0.015
-"""What a part of the filter must take off the squared error, where reading shall be quick."""
-BITS_PER_ERROR = 0.55
-"""With steps made for people, bits fall by this power of the squared error as steps grow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +146,7 @@ class Coder:
         if self.basis.indices is None or (tune == PSNR and not self.lapped):
             return self
         sides = self.framing.height, self.framing.width
-        factors = tuning.component_factors(self.basis.indices[: self.components], sides, tune)
+        factors = tuning.component_factors(self.basis.indices[: self.components], sides, tune, self.lapped)
         tuned = replace(self, gains=np.maximum(np.rint(self.gains / factors), 1).astype(np.int64))
         if tune == PSNR:
             return tuned
@@ -174,7 +168,7 @@ class Coder:
         bits, error = sum(m.bits for m in found), sum(int(m.sse.sum()) for m in found)
         if self.factors is None:
             return bits + error / (LAMBDA * self.step**2)
-        return math.log(max(bits, 1)) + BITS_PER_ERROR * math.log(max(error, 1))
+        return math.log(max(bits, 1)) + tuning.BITS_PER_ERROR * math.log(max(error, 1))
 
     def with_filter(self, sample: Sequence[Pixels]) -> Coder:
         """With a filter fitted to the sample at this step, if blocks may have one and it is large enough."""
@@ -185,7 +179,7 @@ class Coder:
         pairs = [pair for some in tiling.batches(self.framing, sample) for pair in self._filter_pairs(some)]
         kernel_run.release(sample)
         bound = restore.bound_for(self.step) if self.predictor > 2 else 0
-        share = QUICK_SHARE if self.predictor == TABLED else None
+        share = restore.QUICK_SHARE if self.predictor == TABLED else None
         restorer = restore.fit_any(pairs, bound, share, self._network)
         return replace(self, restorer=restorer, restore_step=self.step_units)
 
@@ -247,7 +241,7 @@ class Coder:
     def _bit_price(self) -> float:
         """What a bit is worth, in squared steps."""
         price = LAMBDA if self.factors is None else tuning.MANNERS[self.tune].bit_price
-        return price if self.grains is None else GRAINED[self.factors is not None] * price
+        return price if self.grains is None else BIT_VALUES[self.factors is not None] * price
 
     @functools.cached_property
     def model(self) -> ContextModel:
@@ -300,12 +294,23 @@ class Coder:
     def encode(self, pictures: Sequence[Pixels]) -> Encoded:
         """One block, with the exact error of each picture."""
         if self._fast_path:
-            grid = self._grid(shapes_of(pictures))
-            return self._fast_path.encode(self.model, grid, pictures, self._grades(pictures))
+            grid, grades = self._grid(shapes_of(pictures)), self._grades(pictures)
+            code = functools.partial(self._fast_path.encode, self.model, grid, pictures)
+            if self._trials and not isinstance(grades, int):
+                grades = self._trials.better(code, pictures, grid.shapes, grades)
+            return code(grades)
         data, values = self._code(pictures)
         decoded = self._pictures(values, shapes_of(pictures), self._grades(pictures))
         errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
         return Encoded(data, np.array([int(e @ e) for e in errors], np.int64), decoded)
+
+    @property
+    def _trials(self) -> trials.Trials | None:
+        """How grades are found: by trial for photographs, but where grains tell what steps are good."""
+        known = self.predictor == LED and self.grains is None and self._filter is not None
+        if self.factors is None or self.tune != tuning.VISUAL or not known:
+            return None
+        return trials.Trials(len(self.factors) - 1, self.framing.height, self.region, self.step)
 
     def encode_all(self, pictures: Sequence[Pixels], most: int = BATCH_PIXELS) -> list[Encoded]:
         """Any number of pictures in blocks of at most `most` pixels, or one picture."""
@@ -380,20 +385,15 @@ class Coder:
         grids = self._grid(shapes_of(pictures)).shapes
         planes = tiling.planes_of(self.framing, pictures, grids, self.lapped)  # (T, T, c, tiles)
         values = np.empty((self.components, planes.shape[-1]))
-        for part in self._parts(planes.shape[-1]):
+        for part in tiling.parts(self.framing, planes.shape[-1]):
             found = self.basis.analyze(planes[..., part], SCALE_BITS if self.lapped else 0)
             values[:, part] = found[: self.components]
         return values
 
-    def _parts(self, tiles: int) -> list[slice]:
-        """All tiles, as many at a time as a batch has: products take several times their memory."""
-        most = max(1, BATCH_PIXELS // (self.framing.height * self.framing.width))
-        return [slice(start, start + most) for start in range(0, tiles, most)]
-
     def _images(self, values: Floats, shapes: Sequence[Shape]) -> list[Floats]:
         """For each run of shapes, images (n, c, h, w) in units of 1/SCALE."""
         planes = np.empty((*self.basis.frame_shape, values.shape[1]))
-        for part in self._parts(values.shape[1]):
+        for part in tiling.parts(self.framing, values.shape[1]):
             planes[..., part] = self.basis.synthesize(values[:, part])
         return tiling.images_of(planes, shapes, self._grid(shapes).shapes, self.lapped)
 

@@ -30,6 +30,8 @@ LOOKED_AT = 512
 """Tiles that grains are looked for in."""
 MUCH = 0.5
 """Grains serve steps whose square times this is more than the mean square that they are off by."""
+BIT_VALUES = 0.8, 0.5
+"""With grains a bit is worth this much of its price, with steps of the least error, or made for people."""
 WHOLE = 4
 """Halves of a grain below which steps of the least squared error become it: whole multiples leave little."""
 

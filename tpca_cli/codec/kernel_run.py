@@ -51,6 +51,9 @@ class Encoded:
     data: bytes
     sse: Ints
     decoded: list[Pixels]
+    busy: Ints | None = (
+        None  # (tiles,) values that are not zero, larger ones twice, where the kernel counts them
+    )
 
     @property
     def bits(self) -> int:
@@ -201,7 +204,8 @@ class KernelTiles:
         shapes = tiling.shapes_of(pictures)
         fields = self._fields(grid, shapes, pixels, range(len(shapes)))
         block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
-        return Encoded(block, job.arrays["errors"].copy(), self._cut(job, shapes))
+        busy = _tiles(job.arrays["busy"], grid).sum(axis=0, dtype=np.int64)  # of brightness and of colors
+        return Encoded(block, job.arrays["errors"].copy(), self._cut(job, shapes), busy)
 
     def decode(
         self,

@@ -41,6 +41,8 @@ LARGEST = 1023
 """Of a weight between channels, in 2^-BITS."""
 WORTHWHILE = 0.99
 """A network takes time: what is left of the squared error must be less than this part of what there was."""
+QUICK_SHARE = 0.015
+"""What a part of the filter must take off the squared error, where reading shall be quick."""
 TOGETHER = 1 << 16
 """Pixels that are multiplied at once while a filter is fitted."""
 MARGIN = 4

@@ -141,6 +141,12 @@ BATCH_PIXELS = 1 << 17
 TOGETHER = 1 << 40  # pixels of a batch where only the canvas counts
 
 
+def parts(framing: Framing, tiles: int) -> list[slice]:
+    """All tiles, as many at a time as a batch has: products take several times their memory."""
+    most = max(1, BATCH_PIXELS // (framing.height * framing.width))
+    return [slice(start, start + most) for start in range(0, tiles, most)]
+
+
 def batches(framing: Framing, sample: Sequence[Pixels], most: int = BATCH_PIXELS) -> list[list[Pixels]]:
     """Pictures in blocks of at most `most` pixels (or one picture), none on too large a canvas."""
     out: list[list[Pixels]] = []

@@ -12,7 +12,7 @@ Everything here is chosen by the encoder; the archive holds the grades and the f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ USUAL = 16e-4
 """The variance at which the factor is 1. Brightness goes from 0 to 1."""
 SMALL = 128
 """Pixels on the shorter side: images below are thumbnails."""
+BITS_PER_ERROR = 0.55
+"""With steps made for people, bits fall by this power of the squared error as steps grow."""
 PSNR, VISUAL, THUMBNAIL = "psnr", "visual", "thumbnail"
 """What steps are made for: the least squared error, or what people see of photographs, or of thumbnails."""
 
@@ -99,6 +101,10 @@ MANNERS = {
 }
 
 
+LAPPED_COLOR = {"color": 1.35, "color_fall": 2.3}
+"""Of photographs in lapped tiles: waves of color go on from tile to tile there, so less of them is enough."""
+
+
 def are_small(sides: Sequence[tuple[int, int]]) -> bool:
     """Whether most images of these heights and widths are thumbnails."""
     return 2 * sum(min(one) < SMALL for one in sides) >= max(len(sides), 1)
@@ -117,9 +123,11 @@ def tune_of(factors: Ints) -> str:
     return THUMBNAIL if np.array_equal(factors, MANNERS[THUMBNAIL].factors) else VISUAL
 
 
-def component_factors(places: Ints, sides: tuple[int, int], tune: str) -> NDArray[np.float64]:
+def component_factors(places: Ints, sides: tuple[int, int], tune: str, lapped: bool) -> NDArray[np.float64]:
     """By how much the steps of components at places (M, 3) of a tile are larger than the first."""
     manner = LEAST_ERROR if tune == PSNR else MANNERS[tune]
+    if tune == VISUAL and lapped:
+        manner = replace(manner, **LAPPED_COLOR)
     radius = np.hypot(places[:, 0] / sides[0], places[:, 1] / sides[1])
     bright = places[:, 2] == 0
     means = np.where(radius == 0, np.where(bright, manner.mean_luma, manner.mean_color), 1.0)

@@ -6,7 +6,8 @@ pictures are compared in the colors X, Y and B at up to six scales, as long as b
 means of three errors (structure, new edges, lost edges) and their fourth norms are weighted and summed. Above
 and below, a picture goes on as in a mirror, and it ends at the sides, as in the package of this name.
 
-The kernel gives sums over pixels. Those of the bands of a large picture add up.
+The kernel gives sums over pixels. Those of the bands of a large picture add up. For an encoder that weighs
+parts of a picture against one another it also tells how much of the structure of brightness regions lose.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Singles = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 SCALES, COLORS, ERRORS = 6, 3, 3
+REGION_SCALES = 4
+"""Scales at which the structure of regions is compared."""
 SMALLEST = 8
 """Pixels on the shorter side of the last scale; smaller pictures are enlarged before they are compared."""
 BAND = 1 << 21
@@ -48,8 +51,11 @@ KERNEL = Kernel(
         Field("float *", "planes", "(2, 3, height, stride) light of both pictures"),
         Field("float *", "rows", "a line with margins, and eleven lines of all that is blurred"),
         Field("double *", "sums", "(scales, colors, 3 errors, mean and fourth power), out"),
+        Field("i32", "region", "pixels on the side of a region; 0: pictures are compared as a whole"),
+        Field("i32", "regions_across"),
+        Field("double *", "losses", "of each region, out"),
     ),
-    constants={"SCALES": SCALES, "SMALLEST": SMALLEST},
+    constants={"SCALES": SCALES, "SMALLEST": SMALLEST, "REGION_SCALES": REGION_SCALES},
 )
 
 # By color (X, Y, B), scale, norm (mean, fourth) and error (structure, new edges, lost edges).
@@ -134,13 +140,41 @@ def _over(pixels: Pixels, level: float, scale: int, peak: int) -> Pixels:
     return blended
 
 
-def _compare(original: Pixels, decoded: Pixels, peak: int) -> Evidence:
+def structure_lost(original: Pixels, decoded: Pixels, side: int, peak: int = 255) -> Doubles:
+    """What each region of `side` pixels, 8 or more, loses of the structure of brightness, (down, across).
+
+    It is the sum over pixels of 1 - SSIM at four scales; alpha is not looked at.
+    """
     height, width, channels = original.shape
+    down, across = -(-height // side), -(-width // side)
+    if min(height, width) < SMALLEST:
+        return np.zeros((down, across))
+    colors = 3 if channels >= 3 else 1
+    ramp = (np.arange(peak + 1) / peak).astype(np.float32)
+    job = _job(original[..., :colors], decoded[..., :colors], ramp, side, (down, across))
+    losses: Doubles = job.arrays["losses"].reshape(down, across).copy()
+    return losses
+
+
+def _compare(original: Pixels, decoded: Pixels, peak: int) -> Evidence:
+    height, width, _ = original.shape
     if min(height, width) < SMALLEST:
         original, decoded = (_enlarged(pixels) for pixels in (original, decoded))
-        height, width, channels = original.shape
+        height, width, _ = original.shape
+    job = _job(original, decoded, _linear(peak))
+    scales = job.numbers["scales"]
+    sums = job.arrays["sums"].reshape(SCALES, COLORS, ERRORS, 2)[:scales].copy()
+    sides = [(-(-height // 2**scale), -(-width // 2**scale)) for scale in range(scales)]
+    return Evidence(sums, np.array([float(h * w) for h, w in sides]))
+
+
+def _job(
+    original: Pixels, decoded: Pixels, linear: Singles, region: int = 0, regions: tuple[int, int] = (0, 0)
+) -> Job:
+    """Run the kernel over two pictures."""
+    height, width, channels = original.shape
     stride = -(-width // 4) * 4
-    job = Job.of(KERNEL, {
+    return Job.of(KERNEL, {
         "height": height,
         "width": width,
         "stride": stride,
@@ -148,15 +182,14 @@ def _compare(original: Pixels, decoded: Pixels, peak: int) -> Evidence:
         "scales": 0,
         "original": original,
         "decoded": decoded,
-        "linear": _linear(peak),
+        "linear": linear,
         "planes": Room(2 * COLORS * height * stride, scratch=True),
         "rows": Room((11 * 6 * COLORS + 1) * stride + 64),
         "sums": Room(SCALES * COLORS * ERRORS * 2),
+        "region": region,
+        "regions_across": regions[1],
+        "losses": Room(regions[0] * regions[1]),
     }).run()  # fmt: skip
-    scales = job.numbers["scales"]
-    sums = job.arrays["sums"].reshape(SCALES, COLORS, ERRORS, 2)[:scales].copy()
-    sides = [(-(-height // 2**scale), -(-width // 2**scale)) for scale in range(scales)]
-    return Evidence(sums, np.array([float(h * w) for h, w in sides]))
 
 
 def _enlarged(pixels: Pixels) -> Pixels:

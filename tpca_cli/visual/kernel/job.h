@@ -7,6 +7,7 @@
 enum {
     SCALES = 6,
     SMALLEST = 8,
+    REGION_SCALES = 4,
 };
 
 typedef struct {
@@ -21,6 +22,9 @@ typedef struct {
     float *planes;        // (2, 3, height, stride) light of both pictures
     float *rows;          // a line with margins, and eleven lines of all that is blurred
     double *sums;         // (scales, colors, 3 errors, mean and fourth power), out
+    i32 region;           // pixels on the side of a region; 0: pictures are compared as a whole
+    i32 regions_across;
+    double *losses;       // of each region, out
 } Job;
 
 _Static_assert(offsetof(Job, height) == 0, "as in Python");
@@ -34,10 +38,13 @@ _Static_assert(offsetof(Job, linear) == 28, "as in Python");
 _Static_assert(offsetof(Job, planes) == 32, "as in Python");
 _Static_assert(offsetof(Job, rows) == 36, "as in Python");
 _Static_assert(offsetof(Job, sums) == 40, "as in Python");
-_Static_assert(sizeof(Job) == 44, "as in Python");
+_Static_assert(offsetof(Job, region) == 44, "as in Python");
+_Static_assert(offsetof(Job, regions_across) == 48, "as in Python");
+_Static_assert(offsetof(Job, losses) == 52, "as in Python");
+_Static_assert(sizeof(Job) == 56, "as in Python");
 
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x3911f247; }
+EXPORT(layout) i32 job_layout(void) { return 0x0732c4f8; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

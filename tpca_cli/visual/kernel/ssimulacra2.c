@@ -2,6 +2,8 @@
 //
 // A scale is read row by row. The colors of a row become X, Y and B; these, their squares and products are blurred
 // along the row, and the last eleven rows of that are kept, from which the rows between are blurred down the picture.
+//
+// With regions, it is only the structure of brightness that is compared, and summed for each region of a picture.
 
 #include "job.h"
 
@@ -70,6 +72,13 @@ INLINE v4 down(const float *const *rows, i32 x) {
     return sum;
 }
 
+// Errors of structure.
+INLINE v4 structure_at(const float *const rows[KINDS][TAPS], i32 x, v4 one, v4 two) {
+    v4 apart = one - two, together = 2.0f * (down(rows[PRODUCTS], x) - one * two) + LEAST;
+    v4 alone = down(rows[SQUARES], x) - (one * one + two * two) + LEAST;
+    return larger(1.0f - (1.0f - apart * apart) * together / alone, both(0));
+}
+
 INLINE double total(v4 sum) { return (double)sum[0] + sum[1] + sum[2] + sum[3]; }
 
 // Add the errors of one row and color: of structure, of edges that were not there, of edges that are gone.
@@ -77,10 +86,7 @@ static void compare(double *sums, const float *const rows[KINDS][TAPS], const fl
     v4 found[SUMS] = {0};
     for (i32 x = 0; x < width; x += 4) {
         v4i inside = (v4i){x, x + 1, x + 2, x + 3} < width;
-        v4 one = down(rows[FIRST], x), two = down(rows[SECOND], x), apart = one - two;
-        v4 together = 2.0f * (down(rows[PRODUCTS], x) - one * two) + LEAST;
-        v4 alone = down(rows[SQUARES], x) - (one * one + two * two) + LEAST;
-        v4 structure = larger(1.0f - (1.0f - apart * apart) * together / alone, both(0));
+        v4 one = down(rows[FIRST], x), two = down(rows[SECOND], x), structure = structure_at(rows, x, one, two);
         v4 edges = (1.0f + size_of(load(second + x) - two)) / (1.0f + size_of(load(first + x) - one)) - 1.0f;
         v4 errors[3] = {structure, larger(edges, both(0)), larger(-edges, both(0))};
         for (i32 k = 0; k < 3; k++) {
@@ -92,7 +98,17 @@ static void compare(double *sums, const float *const rows[KINDS][TAPS], const fl
     for (i32 k = 0; k < SUMS; k++) sums[k] += total(found[k]);
 }
 
-static void compare_scale(Job *job, double *sums, const float *planes, i32 height, i32 width) {
+// Add the errors of structure in one row, each for the pixels of the picture that it stands for, to a row of regions.
+static void compare_regions(const Job *job, float *found, const float *const rows[KINDS][TAPS], i32 y, i32 width, i32 scale) {
+    i32 side = job->region >> scale;
+    double *regions = job->losses + y / side * job->regions_across;
+    for (i32 x = 0; x < width; x += 4) store(found + x, structure_at(rows, x, down(rows[FIRST], x), down(rows[SECOND], x)));
+    for (i32 x = 0; x < width; x++) regions[x / side] += (double)found[x] * (1 << 2 * scale);
+}
+
+static void compare_scale(Job *job, const float *planes, i32 height, i32 width, i32 scale) {
+    const i32 colors = job->region ? 1 : COLORS;
+    double *sums = job->sums + scale * COLORS * SUMS;
     i32 stride = job->stride, plane = job->stride * job->height, row_size = stride + 2 * MARGIN;
     float *line = job->rows + MARGIN;                  // with margins
     float *xyb = job->rows + row_size;                 // (TAPS, 2, COLORS, stride)
@@ -107,9 +123,10 @@ static void compare_scale(Job *job, double *sums, const float *planes, i32 heigh
                     in[side][c] = planes + (side * COLORS + c) * plane + y * stride;
                     out[side][c] = xyb + ((slot * 2 + side) * COLORS + c) * stride;
                 }
-                to_xyb(out[side], in[side], width);
+                if (job->region) __builtin_memcpy(out[side][0], in[side][0], 4 * width);
+                else to_xyb(out[side], in[side], width);
             }
-            for (i32 c = 0; c < COLORS; c++) {
+            for (i32 c = 0; c < colors; c++) {
                 const float *a = out[0][c], *b = out[1][c];
                 for (i32 kind = 0; kind < KINDS; kind++) {
                     if (kind == FIRST) for (i32 x = 0; x < width; x++) line[x] = a[x];
@@ -123,7 +140,7 @@ static void compare_scale(Job *job, double *sums, const float *planes, i32 heigh
         }
         i32 middle = y - REACH;
         if (middle < 0) continue;
-        for (i32 c = 0; c < COLORS; c++) {
+        for (i32 c = 0; c < colors; c++) {
             const float *rows[KINDS][TAPS];
             for (i32 kind = 0; kind < KINDS; kind++)
                 for (i32 k = 0; k < TAPS; k++) {
@@ -131,6 +148,10 @@ static void compare_scale(Job *job, double *sums, const float *planes, i32 heigh
                     at = at < 0 ? -1 - at : at >= height ? 2 * height - 1 - at : at;  // as in a mirror
                     rows[kind][k] = blurred + ((at % TAPS * COLORS + c) * KINDS + kind) * stride;
                 }
+            if (job->region) {
+                compare_regions(job, line, rows, middle, width, scale);
+                continue;
+            }
             const float *first = xyb + (middle % TAPS * 2 * COLORS + c) * stride;
             compare(sums + c * SUMS, rows, first, first + COLORS * stride, width);
         }
@@ -157,14 +178,21 @@ static void to_linear(const Job *job, const u16 *pixels, float *planes) {
                 planes[c * plane + y * job->stride + x] = job->linear[pixels[channels == 1 ? 0 : c]];
 }
 
+// Brightness, in the plane of the first color.
+static void to_bright(const Job *job, const u16 *pixels, float *plane) {
+    for (i32 y = 0; y < job->height; y++)
+        for (i32 x = 0; x < job->width; x++, pixels += job->channels)
+            plane[y * job->stride + x] = job->channels == 1 ? job->linear[*pixels] : 0.25f * (job->linear[pixels[0]] + 2 * job->linear[pixels[1]] + job->linear[pixels[2]]);
+}
+
 EXPORT(run) void run(void) {
     Job *job = &the_job;
-    i32 height = job->height, width = job->width, plane = job->stride * job->height;
-    to_linear(job, job->original, job->planes);
-    to_linear(job, job->decoded, job->planes + COLORS * plane);
-    for (job->scales = 0; job->scales < SCALES && height >= SMALLEST && width >= SMALLEST; job->scales++) {
-        compare_scale(job, job->sums + job->scales * COLORS * SUMS, job->planes, height, width);
-        for (i32 k = 0; k < 2 * COLORS; k++) halve(job, job->planes + k * plane, height, width);
+    i32 height = job->height, width = job->width, plane = job->stride * job->height, most = job->region ? REGION_SCALES : SCALES;
+    (job->region ? to_bright : to_linear)(job, job->original, job->planes);
+    (job->region ? to_bright : to_linear)(job, job->decoded, job->planes + COLORS * plane);
+    for (job->scales = 0; job->scales < most && height >= SMALLEST && width >= SMALLEST; job->scales++) {
+        compare_scale(job, job->planes, height, width, job->scales);
+        for (i32 k = 0; k < 2 * COLORS; k += job->region ? COLORS : 1) halve(job, job->planes + k * plane, height, width);
         height = (height + 1) / 2, width = (width + 1) / 2;
     }
 }
