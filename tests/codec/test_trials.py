@@ -77,6 +77,16 @@ def test_grades_change_by_one_at_most_and_in_whole_regions(sides: list[tuple[int
         np.testing.assert_array_equal(own, corners[:down, :across])
 
 
+def test_pictures_too_small_to_be_compared_keep_their_grades() -> None:
+    pictures = [natural(7, 40, 3, 1), natural(40, 5, 3, 2)]
+
+    def code(grades: Grades) -> Encoded:
+        return Encoded(bytes(90 - 5 * int(grades[0])), np.zeros(2, np.int64), pictures, np.full(10, 3))
+
+    before = np.full(10, 5, np.uint8)
+    np.testing.assert_array_equal(tried(code, pictures, before), before)
+
+
 @pytest.mark.parametrize("step", [8.0, 30.0])
 def test_what_is_coded_is_worth_its_bits(step: float) -> None:
     """Structure and bits together cost less than without trials, and a reader gets what was measured."""

@@ -62,6 +62,8 @@ class Trials:
         bits = [list(_bits_by_region(trial, grids, self.region)) for trial in (finer, coarser)]
         for k, own in enumerate(_by_picture(found, grids)):
             lost = [structure_lost(pictures[k], trial.decoded[k], side) for trial in (finer, coarser)]
+            if not np.any(lost):  # too small to be compared, or nothing to lose
+                continue
             ends = [part + price * spent[k] for part, spent in zip(lost, bits, strict=True)]
             middle = np.sqrt(lost[0] * lost[1]) + price * np.sqrt(bits[0][k] * bits[1][k])
             cheapest = np.argmin([ends[0], middle, ends[1]], axis=0)  # (down, across) regions
