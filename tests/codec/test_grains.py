@@ -37,6 +37,16 @@ def basis_for(picture: np.ndarray, step: float) -> FixedBasis:
     return integer_basis(sample_basis(Design("rank1", FRAMING), [picture], Kind("u1", 3), step), "u1")
 
 
+@pytest.mark.parametrize(("step", "for_error"), [(16.0, True), (120.0, False)])
+def test_for_the_least_error_colors_of_jpeg_are_taken_where_grains_serve(
+    step: float, for_error: bool
+) -> None:
+    picture, _ = of_jpeg(60)
+    designs = [Design("rank1", FRAMING, seen=seen) for seen in (False, True)]
+    found = [sample_basis(design, [picture], Kind("u1", 3), step) for design in designs]
+    assert [integer_basis(basis, "u1").oblique for basis in found] == [for_error, True]
+
+
 @pytest.mark.parametrize("quality", [60, 80])
 def test_the_table_of_a_jpeg_file_is_found(quality: int) -> None:
     picture, table = of_jpeg(quality)

@@ -142,6 +142,9 @@ SIMILAR = 8.0  # and the choice of lapping up to this one
 ALIKE = 1.03  # tables of tokens serve steps up to this factor from theirs
 PER_COMPONENT = 4  # images whose coefficients say how eigentensors are turned
 USUAL_FACTOR = 1.6  # of steps that are made for people, over what they are called
+GUESSED_FACTOR = (
+    1.8  # of the steps that reach a PSNR with pictures that were JPEG files, over the first guess
+)
 FEWER = 4  # the part of a sample that steps are first tried on
 
 
@@ -301,7 +304,7 @@ def draft_given(
     used: TensorBasis = stored.basis
     coded_at = None if link else _coded_at(target, step, scope, first_version)
     if framing.kind == TILE and coded_at is not None and spans_all(used):
-        used = suited(used, [framing.split(picture) for picture in sample.pictures], coded_at)
+        used = suited(used, [framing.split(picture) for picture in sample.pictures], coded_at, target.visual)
     kept = given_basis(stored.basis, used, kind, target, stored.origin.frames, link=link)
     draft = GroupDraft(kind, tuple(members), method, framing, kept.fixed, sample.pictures, scope, link)
     draft.own_modes = used is not stored.basis
@@ -328,7 +331,8 @@ def _coded_at(target: Target, step: float, scope: Range, first_version: bool) ->
     """
     if target.components is not None or first_version:
         return None
-    return step * scope.unit * (USUAL_FACTOR if target.visual else 1.0)
+    usual = USUAL_FACTOR if target.visual else GUESSED_FACTOR if target.kind == "psnr" else 1.0
+    return step * scope.unit * usual
 
 
 def _projection(draft: GroupDraft, reading: Reading) -> Callable[[], Floats] | None:
@@ -376,6 +380,7 @@ def draft_fitted(
     if target.kind == "quality" and method == "auto":
         method = "rank1"  # only its steps can be made for people
     options = candidates(members, kind, method, tile, sample.whole)
+    options = [replace(option, seen=target.visual) for option in options]
     pixels = sum(member.height * member.width for member in members)
     scale = pixels / max(pixel_count(pictures), 1)
     design = choose_design(options, pictures, kind, step * scope.unit, scale)

@@ -32,9 +32,9 @@ MAX_DENSE = 2**12  # samples of a frame whose dense operator is solved within `e
 SUITED_VALUES = 2**18  # of tiles that modes are compared on
 SUITED_PRICE = 0.12  # squared error per bit, in squared steps
 LARGE = 255  # steps: values beyond are few
-JPEG_WORTH = (
-    1.02  # more bits than others promise: what clipping spoils is less than it seems, and people see less
-)
+JPEG_WORTH = 0.987, 1.02
+"""What part of the bits of others the colors of JPEG have to promise, for the least error and for people.
+What clipping spoils is less than it seems, and people see less of it, but errors in these colors add up."""
 FEWEST_GRAINS = 12  # components that show them
 EXACT_PAIRS = 2**20  # whose products, of 16 bits, add without rounding
 TILES_HELD = 2**14  # of an image of which only some are wanted
@@ -59,6 +59,7 @@ class Design:
     method: str
     framing: Framing
     lapped: bool | None = None  # whether that saves bytes, where it is known
+    seen: bool = True  # whether steps are made for people
 
 
 def sample_basis(
@@ -74,7 +75,7 @@ def sample_basis(
     basis = solve_design(design, operator)
     if step is None:
         return strongest_first(basis, held)
-    return suited(basis, held, step) if design.framing.kind == TILE else basis
+    return suited(basis, held, step, design.seen) if design.framing.kind == TILE else basis
 
 
 def spread_basis(
@@ -101,7 +102,8 @@ def spread_basis(
             operator.add(frames)
             held.append(frames)
     basis = solve_design(design, operator)
-    return strongest_first(basis, held) if step is None else suited(basis, held, step), held
+    found = strongest_first(basis, held) if step is None else suited(basis, held, step, design.seen)
+    return found, held
 
 
 def every_tile(framing: Framing, pixels: Pixels, first: int, apart: int) -> Pixels:
@@ -168,7 +170,7 @@ def strongest_first(basis: TensorBasis, frames: Sequence[Pixels]) -> TensorBasis
     return replace(measured, total=float(measured.energies.sum()))
 
 
-def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float) -> TensorBasis:
+def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float, seen: bool) -> TensorBasis:
     """A rank-1 basis of tiles, or another one of all rank-1 tensors that promises fewer bits at a step.
 
     Mode operators count tiles as they are, and so their first color is the mean color of the folder. But
@@ -186,7 +188,7 @@ def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float) -> TensorB
     best = every[int(np.argmin(bits))]
     if basis.frame_shape == (8, 8, 3):
         of_jpeg = basis.in_modes((*cosines, JPEG_COLORS))
-        if _promised_bits(of_jpeg, some, step, grains=True) < JPEG_WORTH * min(bits):
+        if _promised_bits(of_jpeg, some, step, grains=True) < JPEG_WORTH[seen] * min(bits):
             best = of_jpeg
     # first what has the most energy, for who decodes only some: products of modes say little of that
     return best.measured_by((_coefficients(best, some) ** 2).sum(axis=0))
