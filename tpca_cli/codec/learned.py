@@ -49,7 +49,7 @@ CENTERS = ((12, 20, 32, 50, 80), (6, 10, 16, 26, 44))
 """Steps that the networks were fitted to: of the least error, and made for people."""
 STRUCTURED = 4
 """Of these kinds of networks, for lapped tiles made for people: those that also learned structure, beside the
-least error. The third kind, for the same tiles, did not; older archives have it."""
+least error. Kind 3, for the same tiles, did not; older archives have it."""
 
 
 @functools.lru_cache(maxsize=1)
