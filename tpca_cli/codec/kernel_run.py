@@ -46,14 +46,15 @@ NETWORK = ("network", "scales", "inverses")
 
 @dataclass(frozen=True)
 class Encoded:
-    """A coded block, the squared error of each picture after decoding, and what a reader gets."""
+    """A coded block, the squared error of each picture after decoding, and what a reader gets.
+
+    `busy` (tiles,) is how many values are not zero, larger ones twice, where the kernel counts them.
+    """
 
     data: bytes
     sse: Ints
     decoded: list[Pixels]
-    busy: Ints | None = (
-        None  # (tiles,) values that are not zero, larger ones twice, where the kernel counts them
-    )
+    busy: Ints | None = None
 
     @property
     def bits(self) -> int:

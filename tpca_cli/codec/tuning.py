@@ -102,7 +102,7 @@ MANNERS = {
 
 
 LAPPED_COLOR = {"color": 1.35, "color_fall": 2.3}
-"""Of photographs in lapped tiles: waves of color go on from tile to tile there, so less of them is enough."""
+"""Of photographs in lapped tiles only: in others, whose steps may be grains, they cost 5 % on FLOWERS."""
 
 
 def are_small(sides: Sequence[tuple[int, int]]) -> bool:
