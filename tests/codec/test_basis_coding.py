@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tpca_cli.codec.basis_coding import code_basis, coder_from_arrays, decode_basis, picture_shape
+from tpca_cli.codec.basis_coding import (
+    arrays_of,
+    code_basis,
+    coder_from_arrays,
+    decode_basis,
+    meta_of,
+    picture_shape,
+)
 from tpca_cli.codec.coder import Coder
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import Framing
@@ -122,11 +129,11 @@ def coder(basis: FixedBasis) -> Coder:
 
 def test_a_coder_travels_with_its_coded_basis() -> None:
     own = coder(coded(SHAPES["color"], 4.0))
-    again = coder_from_arrays(own.meta, own.to_arrays())
+    again = coder_from_arrays(meta_of(own), arrays_of(own))
     assert np.array_equal(again.basis.factors[0], own.basis.factors[0])
-    assert again.meta == own.meta
-    assert {k: v.tobytes() for k, v in again.to_arrays().items()} == {
-        k: v.tobytes() for k, v in own.to_arrays().items()
+    assert meta_of(again) == meta_of(own)
+    assert {k: v.tobytes() for k, v in arrays_of(again).items()} == {
+        k: v.tobytes() for k, v in arrays_of(own).items()
     }
 
 
@@ -148,25 +155,25 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_forms_are_refused(name: str) -> None:
     own = coder(coded(SHAPES["color"], 4.0))
-    arrays = own.to_arrays()
+    arrays = arrays_of(own)
     for key, value in HOSTILE[name].items():
         if value is None:
             del arrays[f"basis_coded_{key}"]
         else:
             arrays[f"basis_coded_{key}"] = value
     with pytest.raises(FileRefused):
-        coder_from_arrays(own.meta, arrays)
+        coder_from_arrays(meta_of(own), arrays)
 
 
 @pytest.mark.parametrize("change", [{"framing": {}}, {"step": 0}, {"components": 10**9}, {"basis": []}])
 def test_hostile_settings_are_refused(change: dict[str, Any]) -> None:
     own = coder(coded(SHAPES["color"], 4.0))
-    settings = {**own.meta["basis"]["coded"], **change}
-    meta = {**own.meta, "basis": {**own.meta["basis"], "coded": settings}}
+    settings = {**meta_of(own)["basis"]["coded"], **change}
+    meta = {**meta_of(own), "basis": {**meta_of(own)["basis"], "coded": settings}}
     with pytest.raises(FileRefused):
-        coder_from_arrays(meta, own.to_arrays())
+        coder_from_arrays(meta, arrays_of(own))
     with pytest.raises(FileRefused):
-        coder_from_arrays({**own.meta, "basis": {**own.meta["basis"], "coded": 7}}, own.to_arrays())
+        coder_from_arrays({**meta_of(own), "basis": {**meta_of(own)["basis"], "coded": 7}}, arrays_of(own))
 
 
 def test_a_rank_1_basis_is_left_alone() -> None:
@@ -214,4 +221,4 @@ def test_hostile_rotations_are_refused(turn: Any) -> None:
     basis = FixedBasis.from_dense(columns, (24, 40, 3))
     own = coder(code_basis(basis, sizes, 4.0, coefficients=lambda: rows @ columns))
     with pytest.raises(FileRefused):
-        coder_from_arrays(own.meta, {**own.to_arrays(), "basis_coded_rotation": turn})
+        coder_from_arrays(meta_of(own), {**arrays_of(own), "basis_coded_rotation": turn})

@@ -10,7 +10,7 @@ import pytest
 from pictures import natural
 from PIL import Image
 
-from tpca_cli.codec.basis_coding import coder_from_arrays
+from tpca_cli.codec.basis_coding import arrays_of, coder_from_arrays, meta_of
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import replaced
 from tpca_cli.codec.grains import find_grains
@@ -90,10 +90,10 @@ def test_values_are_whole_multiples_of_grains() -> None:
     assert np.allclose(model.heed[0] * (12 * 64) ** 2, model.quanta[0] ** 2)
     for wrong in (-1, 9, "many"):
         with pytest.raises(FileRefused):
-            coder_from_arrays(coder.meta | {"whole": wrong}, coder.to_arrays())
-    arrays = {name: array for name, array in coder.to_arrays().items() if name != "grains"}
+            coder_from_arrays(meta_of(coder) | {"whole": wrong}, arrays_of(coder))
+    arrays = {name: array for name, array in arrays_of(coder).items() if name != "grains"}
     with pytest.raises(FileRefused, match="grains"):
-        coder_from_arrays(coder.meta, arrays)
+        coder_from_arrays(meta_of(coder), arrays)
 
 
 def test_pictures_that_were_no_jpeg_have_none() -> None:
@@ -114,12 +114,12 @@ def test_a_coder_with_grains_comes_back_from_its_arrays(step: float) -> None:
     picture, _ = of_jpeg(70)
     basis = basis_for(picture, step)
     coder = Coder.train([picture], FRAMING, basis, step, lapped=False, tune="visual")
-    again = coder_from_arrays(coder.meta, coder.to_arrays())
+    again = coder_from_arrays(meta_of(coder), arrays_of(coder))
     block = coder.encode([picture])
     assert np.array_equal(again.decode(block.data, [picture.shape[:2]])[0], block.decoded[0])
-    arrays = coder.to_arrays()
+    arrays = arrays_of(coder)
     with pytest.raises(FileRefused):
-        coder_from_arrays(coder.meta, arrays | {"grains": arrays["grains"][:-1]})
+        coder_from_arrays(meta_of(coder), arrays | {"grains": arrays["grains"][:-1]})
 
 
 def test_oblique_colors_give_every_pixel_back() -> None:

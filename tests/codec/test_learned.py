@@ -8,7 +8,7 @@ from codec.test_pictures import basis_of
 from pictures import natural, noise
 
 from tpca_cli.codec import bands, learned
-from tpca_cli.codec.basis_coding import coder_from_arrays
+from tpca_cli.codec.basis_coding import arrays_of, coder_from_arrays, meta_of
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import TABLED
 from tpca_cli.errors import FileRefused
@@ -60,13 +60,13 @@ def test_where_reading_shall_be_quick_there_is_none() -> None:
 @pytest.mark.parametrize("network", [-1, 10**6])
 def test_an_unknown_network_is_refused(network: int) -> None:
     coder = trained([natural(200, 176, 3, 3)])
-    assert coder_from_arrays(coder.meta, coder.to_arrays()).meta == coder.meta
+    assert meta_of(coder_from_arrays(meta_of(coder), arrays_of(coder))) == meta_of(coder)
     with pytest.raises(FileRefused, match="network"):
-        coder_from_arrays({**coder.meta, "network": network}, coder.to_arrays())
+        coder_from_arrays({**meta_of(coder), "network": network}, arrays_of(coder))
 
 
 def test_a_network_for_other_tiles_is_refused() -> None:
     sample = [natural(200, 176, 3, 3)]
     coder = Coder.train(sample, Framing("tile", 16, 16, 3), basis_of(16, 3, 1), 20.0)
     with pytest.raises(FileRefused, match="network"):
-        coder_from_arrays({**coder.meta, "network": 1}, coder.to_arrays())
+        coder_from_arrays({**meta_of(coder), "network": 1}, arrays_of(coder))

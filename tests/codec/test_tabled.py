@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pictures import natural, noise
 from reference_tabled import TabledBlock
 
-from tpca_cli.codec.basis_coding import coder_from_arrays
+from tpca_cli.codec.basis_coding import arrays_of, coder_from_arrays, meta_of
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import LEVELS, TABLED, ContextModel, build_contexts, families_of
 from tpca_cli.codec.grid import Grid
@@ -341,7 +341,7 @@ def test_pictures_come_back_as_the_encoder_says(name: str) -> None:
         found = {}
         for coder in (plain, fitted):
             encoded = coder.encode(some)
-            again = coder_from_arrays(coder.meta, coder.to_arrays())
+            again = coder_from_arrays(meta_of(coder), arrays_of(coder))
             for reader in (coder, again):
                 back = reader.decode(encoded.data, shapes)
                 assert all(map(np.array_equal, back, encoded.decoded))
@@ -358,7 +358,7 @@ def test_impossible_tables_are_refused() -> None:
     tables = fit_tables(coder.count_tokens(pictures), coder.token_families, shipped(), 1e4)
     assert tables is not None
     coder = dataclasses.replace(coder, tokens=tables)
-    meta, arrays = coder.meta, coder.to_arrays()
+    meta, arrays = meta_of(coder), arrays_of(coder)
     moves, sets = arrays["token_moves"], arrays["token_sets"]
     far = moves.copy()
     far[0, 0, 0] = FARTHEST + 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pictures import natural, noise
 
 from tpca_cli.codec import tuning
-from tpca_cli.codec.basis_coding import coder_from_arrays
+from tpca_cli.codec.basis_coding import arrays_of, coder_from_arrays, meta_of
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.tuning import PSNR, THUMBNAIL, VISUAL
 from tpca_cli.errors import FileRefused
@@ -35,7 +35,7 @@ def test_both_ways_and_a_stored_coder_agree(side: int, channels: int, lapped: bo
     coder = visual(side, channels, lapped, tune)
     pictures = [natural(70, 45, channels, 2), noise(19, 33, channels, 3), natural(5, 3, channels, 4)]
     check_both_paths(coder, pictures)
-    again = coder_from_arrays(coder.meta, coder.to_arrays())
+    again = coder_from_arrays(meta_of(coder), arrays_of(coder))
     assert again.tune == tune and coder_of(side, channels, lapped).tune == PSNR
     assert again.encode(pictures).data == coder.encode(pictures).data
 
@@ -84,7 +84,7 @@ def test_quiet_regions_get_finer_steps_than_busy_ones(tune: str) -> None:
 
 def test_factors_and_regions_that_cannot_be_are_refused() -> None:
     coder = visual(8, 3, True)
-    arrays = coder.to_arrays()
+    arrays = arrays_of(coder)
     for name, wrong in (
         ("factors", np.zeros(4, np.uint16)),
         ("factors", np.full(17, 64, np.uint16)),
@@ -92,13 +92,13 @@ def test_factors_and_regions_that_cannot_be_are_refused() -> None:
         ("factors", np.full((2, 2), 64, np.uint16)),
     ):
         with pytest.raises(FileRefused):
-            coder_from_arrays(coder.meta, {**arrays, name: wrong})
+            coder_from_arrays(meta_of(coder), {**arrays, name: wrong})
     for region in (0, 3, -1, 1 << 40):
         with pytest.raises(FileRefused):
-            coder_from_arrays({**coder.meta, "region": region}, arrays)
+            coder_from_arrays({**meta_of(coder), "region": region}, arrays)
     without = {name: array for name, array in arrays.items() if name != "gains"}
     with pytest.raises(FileRefused):
-        coder_from_arrays(coder.meta, without)
+        coder_from_arrays(meta_of(coder), without)
 
 
 def test_images_are_thumbnails_below_128_pixels_unless_they_have_alpha() -> None:
@@ -166,5 +166,5 @@ def test_mean_colors_of_lapped_tiles_are_finer_for_the_least_error() -> None:
     assert (lapped.gains[means & color] == np.rint(norms / 0.8)).all()
     for coder in (lapped, apart):
         assert coder.tune == PSNR and np.array_equal(
-            coder_from_arrays(coder.meta, coder.to_arrays())._steps, coder._steps
+            coder_from_arrays(meta_of(coder), arrays_of(coder))._steps, coder._steps
         )

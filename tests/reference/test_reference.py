@@ -15,6 +15,7 @@ from pictures import natural, noise
 
 from tpca_cli.archive.reader import Archive
 from tpca_cli.codec import learned
+from tpca_cli.codec.basis_coding import arrays_of, meta_of
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import LED, TABLED
 from tpca_cli.codec.priors import shipped
@@ -61,8 +62,8 @@ def coder_of(
 def check_agreement(coder: Coder, pictures: list[Any], components: int | None = None) -> None:
     data = coder.encode(pictures).data
     shapes = [(int(p.shape[0]), int(p.shape[1])) for p in pictures]
-    arrays = {name: (list(a.shape), a.ravel().tolist()) for name, a in coder.to_arrays().items()}
-    got = reference_decoder.decode_block(PRIORS, (coder.meta, arrays), data, shapes, components)
+    arrays = {name: (list(a.shape), a.ravel().tolist()) for name, a in arrays_of(coder).items()}
+    got = reference_decoder.decode_block(PRIORS, (meta_of(coder), arrays), data, shapes, components)
     for mine, theirs in zip(coder.decode(data, shapes, components), got, strict=True):
         assert mine.tolist() == theirs
 

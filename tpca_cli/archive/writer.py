@@ -53,7 +53,9 @@ class Group:
     @classmethod
     def of(cls, coder: Coder, method: str, *, link: bool = False, peak: int | None = None) -> Group:
         """The group of a coder; with `link`, without the basis itself. `peak` is the range of the samples."""
-        arrays = coder.to_arrays()
+        from tpca_cli.codec.basis_coding import arrays_of, meta_of  # late: repack and append may need none
+
+        arrays = arrays_of(coder)
         of_basis = {name: array for name, array in arrays.items() if name.startswith("basis_")}
         basis = join_arrays(of_basis)
         tables = join_arrays({name: array for name, array in arrays.items() if name not in of_basis})
@@ -65,7 +67,7 @@ class Group:
             "peak": peak if peak is not None else PEAK[coder.basis.dtype.str[1:]],
             "features": _features(coder),
             "basis_digest": store.digest_of(basis.tobytes()).hex(),
-            "coder": coder.meta,
+            "coder": meta_of(coder),
         }
         return cls(meta, None if link else basis, tables)
 

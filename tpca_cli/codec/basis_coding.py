@@ -6,7 +6,7 @@ With lambda_l summed over the frames that are coded, the best step is the one of
 Where it saves more than it takes, they are turned among themselves first (`rotation`).
 
 The integers that come out are the basis, for the encoder too: it projects onto what a decoder has.
-Whatever a coder is stored as (`Coder.meta`, `Coder.to_arrays`) is therefore read here.
+Whatever a coder is stored as is therefore written and read here.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _coded(
     factors = np.zeros(len(lengths))
     np.divide(2.0**SHIFT / SCALE, lengths, out=factors, where=lengths > 0)
     factors = np.where(factors <= LARGEST_FACTOR, np.rint(factors), 0)
-    arrays: dict[str, NDArray[Any]] = dict(coder.to_arrays())
+    arrays: dict[str, NDArray[Any]] = dict(arrays_of(coder))
     arrays["lengths"] = factors.astype(np.uint32)
     if turn is not None:
         arrays["rotation"] = turn
@@ -117,13 +117,53 @@ def _coded(
             blocks, _ = _blocks(coder, pictures)
     arrays["sizes"] = np.array([len(block) for block in blocks], np.uint32)
     arrays["payload"] = np.frombuffer(b"".join(blocks), np.uint8)
-    form = CodedForm({**coder.meta, "source": source}, arrays)
+    form = CodedForm({**meta_of(coder), "source": source}, arrays)
     coded = replace(basis, factors=(scaled.astype(np.int64),), coded=form)
     return coded if coded.bounded and coded.invertible else None
 
 
+def meta_of(coder: Coder) -> dict[str, Any]:
+    """Plain JSON that, with `arrays_of`, rebuilds the coder."""
+    return {
+        "framing": coder.framing.to_dict(),
+        "basis": coder.basis.meta,
+        "step": coder.step_units,
+        "components": coder.components,
+        "lapped": coder.lapped,
+        "restore": coder.restore_step,
+        **({"bound": coder.restorer.bound} if coder.restorer and coder.restorer.bound else {}),
+        **({"network": coder.restorer.network} if coder.restorer and coder.restorer.network else {}),
+        **({} if coder.factors is None else {"region": coder.region}),
+        **({"whole": coder.whole} if coder.whole else {}),
+        **({} if coder.predictor == PREDICTORS[0] else {"model": coder.predictor}),
+    }
+
+
+def arrays_of(coder: Coder) -> dict[str, NDArray[Any]]:
+    """The tables and the basis as small integer arrays."""
+    arrays = {f"basis_{name}": array for name, array in coder.basis.to_arrays().items()}
+    gains = coder.gains if coder.lapped or coder.factors is not None else None
+    known = {
+        "scales": (coder.scales, np.uint8),
+        "lowest": (coder.lowest, np.uint8),
+        "centers": (coder.centers, np.int32),
+        "gains": (gains, np.uint16),
+        "factors": (coder.factors, np.uint16),
+        "grains": (coder.grains, np.uint16),
+        "shares": (coder.shares, np.uint8),
+    }
+    arrays |= {name: array.astype(kind) for name, (array, kind) in known.items() if array is not None}
+    arrays |= {} if coder.tokens is None else coder.tokens.to_arrays()
+    return arrays if coder.restorer is None else arrays | {"restore": coder.restorer.to_array()}
+
+
+def stored_bytes(coder: Coder) -> int:
+    """How large the arrays of a coder are."""
+    return sum(array.nbytes for array in arrays_of(coder).values())
+
+
 def coder_from_arrays(meta: Mapping[str, Any], arrays: Arrays) -> Coder:
-    """The coder that `Coder.meta` and `to_arrays` described, its basis decoded if that is coded."""
+    """The coder that `meta_of` and `arrays_of` described, its basis decoded if that is coded."""
     try:
         settings = meta["basis"].get("coded")
         if settings is None:

@@ -33,6 +33,8 @@ from tpca_cli.tensor_pca.fixed_basis import SCALE, SCALE_BITS, SHORT, FixedBasis
 GAIN = 256
 """Synthesis norms are stored in 1/256."""
 STEP_LIMIT = 1 << 30
+PASSES = 3
+"""How often a block is coded where there is a filter: each time by what it made of the time before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +83,15 @@ class Coder:
         """
         kept = min(components or basis.components, basis.components)
         whole = kept == basis.components
-        can_lap = whole and framing.kind == TILE and framing.height >= 2 * REACH and basis.indices is not None
-        can_tune = whole and framing.kind == TILE and basis.indices is not None and basis.depth == 8
+        tiled = whole and framing.kind == TILE and basis.indices is not None
+        can_lap, can_tune = tiled and framing.height >= 2 * REACH, tiled and basis.depth == 8
         tune = tune if can_tune else PSNR
         if lapped is None and tune != PSNR and not tuning.MANNERS[tune].may_lap:
             lapped = False
         kernel_run.release(sample)
         choices = (True, False) if lapped is None and can_lap else (bool(lapped) and can_lap,)
-        fitted = [cls._fit(sample, framing, basis, step, kept, choice, predictor) for choice in choices]
-        fitted = [coder._tuned(tune) for coder in fitted]
+        given = sample, framing, basis, step, kept
+        fitted = [cls._fit(*given, choice, predictor)._tuned(tune) for choice in choices]
         best = fitted[0] if len(fitted) == 1 else min(fitted, key=lambda coder: coder._price(sample))
         return best.with_filter(sample) if effort else best
 
@@ -110,8 +112,7 @@ class Coder:
             i, j = basis.indices[:kept, 0], basis.indices[:kept, 1]
             gains = np.rint(GAIN * vertical[i] * horizontal[j]).astype(np.int64)
         coder = cls(framing, basis, _units(step), kept, lapped, np.zeros(kept, np.int64),
-                    np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains,
-                    predictor=predictor)  # fmt: skip
+            np.zeros((0, LEVELS), np.int64), np.zeros(0, np.int64), gains, predictor=predictor)  # fmt: skip
         blocks = [(coder._grid(shapes_of(p)), coder._analyze(p)) for p in tiling.batches(framing, sample)]
         lowest = [int(coder._scan.order[row]) if row >= 0 else -1 for row in coder._scan.lowest]
         measured = contexts.measure_scales(blocks, lowest)
@@ -175,23 +176,33 @@ class Coder:
         whole = self.components == self.basis.components and self.basis.depth == 8
         if not whole or sum(p.shape[0] * p.shape[1] for p in sample) < 1 << 15:
             return self
-        kernel_run.release(sample)
-        pairs = [pair for some in tiling.batches(self.framing, sample) for pair in self._filter_pairs(some)]
-        kernel_run.release(sample)
         bound = restore.bound_for(self.step) if self.predictor > 2 else 0
         share = restore.QUICK_SHARE if self.predictor == TABLED else None
-        restorer = restore.fit_any(pairs, bound, share, self._network)
+
+        def coded_with(restorer: restore.Restorer | None) -> list[restore.Pair]:
+            coder = replace(self, restorer=restorer, restore_step=self.step_units)
+            kernel_run.release(sample)
+            batches = tiling.batches(self.framing, sample)
+            pairs = [pair for some in batches for pair in coder._filter_pairs(some)]
+            kernel_run.release(sample)
+            return pairs
+
+        restorer = restore.fit_to_itself(coded_with, bound, share, self._network)
         return replace(self, restorer=restorer, restore_step=self.step_units)
 
     def _filter_pairs(self, pictures: Sequence[Pixels]) -> list[restore.Pair]:
         """What a filter is fitted to: decoded and original images of one size each."""
-        shapes, (_, values), grades = shapes_of(pictures), self._code(pictures), self._grades(pictures)
-        runs = zip(
-            self._images(values, shapes), tiling.runs(shapes), self._scales(grades, shapes), strict=True
-        )
+        shapes, grades = shapes_of(pictures), self._grades(pictures)
+        if self._filter is None or not self._fast_path:
+            values = self._code_again(pictures, grades)[1]
+        else:
+            block = self._fast_path.encode(self.model, self._grid(shapes), pictures, grades, self._passes)
+            values = self._decode(block.data, shapes)[0]
+        scales = self._scales(grades, shapes)
+        runs = zip(self._images(values, shapes), tiling.runs(shapes), scales, strict=True)
         return [
-            restore.Pair(restore.subpixels(images, SCALE), np.stack(pictures[first:last]), scales)
-            for images, (_, first, last), scales in runs
+            restore.Pair(restore.subpixels(images, SCALE), np.stack(pictures[first:last]), steps)
+            for images, (_, first, last), steps in runs
         ]
 
     @property
@@ -298,11 +309,11 @@ class Coder:
             code = functools.partial(self._fast_path.encode, self.model, grid, pictures)
             if self._trials and not isinstance(grades, int):
                 grades = self._trials.better(code, pictures, grid.shapes, grades)
-            return code(grades)
-        data, values = self._code(pictures)
-        decoded = self._pictures(values, shapes_of(pictures), self._grades(pictures))
-        errors = [np.subtract(a, b, dtype=np.int64).ravel() for a, b in zip(pictures, decoded, strict=True)]
-        return Encoded(data, np.array([int(e @ e) for e in errors], np.int64), decoded)
+            return code(grades, self._passes)
+        data, _, decoded = self._code_again(pictures, self._grades(pictures))
+        pairs = zip(pictures, decoded, strict=True)
+        errors = [int(np.square(np.subtract(a, b, dtype=np.int64)).sum()) for a, b in pairs]
+        return Encoded(data, np.array(errors, np.int64), decoded)
 
     @property
     def _trials(self) -> trials.Trials | None:
@@ -311,6 +322,27 @@ class Coder:
         if self.factors is None or self.tune != tuning.VISUAL or not known:
             return None
         return trials.Trials(len(self.factors) - 1, self.framing.height, self.region, self.step)
+
+    @property
+    def _passes(self) -> int:
+        """How often a block is coded: once where no filter adds anything to it."""
+        return 1 if self._filter is None else PASSES
+
+    def _code_again(
+        self, pictures: Sequence[Pixels], grades: kernel_run.Grades
+    ) -> tuple[bytes, Floats, list[Pixels]]:
+        """A block, its values of components (M, tiles) and the pixels that a reader gets.
+
+        What the filter adds need not be said: values are wanted so that, with what it last added, pictures
+        are as they were.
+        """
+        aims = wanted = self._analyze(pictures)
+        for left in reversed(range(self._passes)):
+            data, values = self._code(pictures, wanted=wanted)
+            decoded = self._pictures(values, shapes_of(pictures), grades)
+            if left:
+                wanted = aims - self._analyze(decoded) + values
+        return data, values, decoded
 
     def encode_all(self, pictures: Sequence[Pixels], most: int = BATCH_PIXELS) -> list[Encoded]:
         """Any number of pictures in blocks of at most `most` pixels, or one picture."""
@@ -350,13 +382,15 @@ class Coder:
 
     def decode_signed(self, data: bytes, shape: Shape, count: int) -> Floats:
         """The `count` pictures of a block as images (n, c, h, w) in 1/SCALE, neither rounded nor clipped."""
-        shapes = [shape] * count
-        values, _ = self._decode(data, shapes)
-        return self._images(values, shapes)[0]
+        values, _ = self._decode(data, [shape] * count)
+        return self._images(values, [shape] * count)[0]
 
-    def _code(self, pictures: Sequence[Pixels], counts: Ints | None = None) -> tuple[bytes, Floats]:
+    def _code(
+        self, pictures: Sequence[Pixels], counts: Ints | None = None, wanted: Floats | None = None
+    ) -> tuple[bytes, Floats]:
         """A block, and the values of components (M, tiles) that it stands for."""
-        grid, rows = self._grid(shapes_of(pictures)), self._analyze(pictures)[self._scan.order]
+        wanted = self._analyze(pictures) if wanted is None else wanted
+        grid, rows = self._grid(shapes_of(pictures)), wanted[self._scan.order]
         data, values = kernel_run.encode(self.model, grid, rows, self._grades(pictures), counts)
         del rows
         return data, self._by_component(values)
@@ -410,40 +444,6 @@ class Coder:
             pixels = restorer.pixels(images, SCALE, scales) if restorer else self.basis.to_pixels(images)
             out += list(np.ascontiguousarray(pixels.transpose(0, 2, 3, 1)))  # (h, w, c) each
         return out
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """Plain JSON that, with `to_arrays`, rebuilds the coder (`basis_coding.coder_from_arrays`)."""
-        return {
-            "framing": self.framing.to_dict(),
-            "basis": self.basis.meta,
-            "step": self.step_units,
-            "components": self.components,
-            "lapped": self.lapped,
-            "restore": self.restore_step,
-            **({"bound": self.restorer.bound} if self.restorer and self.restorer.bound else {}),
-            **({"network": self.restorer.network} if self.restorer and self.restorer.network else {}),
-            **({} if self.factors is None else {"region": self.region}),
-            **({"whole": self.whole} if self.whole else {}),
-            **({} if self.predictor == PREDICTORS[0] else {"model": self.predictor}),
-        }
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The tables and the basis as small integer arrays."""
-        arrays = {f"basis_{name}": array for name, array in self.basis.to_arrays().items()}
-        gains = self.gains if self.lapped or self.factors is not None else None
-        known = {
-            "scales": (self.scales, np.uint8),
-            "lowest": (self.lowest, np.uint8),
-            "centers": (self.centers, np.int32),
-            "gains": (gains, np.uint16),
-            "factors": (self.factors, np.uint16),
-            "grains": (self.grains, np.uint16),
-            "shares": (self.shares, np.uint8),
-        }
-        arrays |= {name: array.astype(kind) for name, (array, kind) in known.items() if array is not None}
-        arrays |= {} if self.tokens is None else self.tokens.to_arrays()
-        return arrays if self.restorer is None else arrays | {"restore": self.restorer.to_array()}
 
 
 def _units(step: float) -> int:

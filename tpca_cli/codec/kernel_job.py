@@ -220,6 +220,9 @@ PICTURE_FIELDS = (
     Field("i32", "restored", "0 without the filter, 1 by brightness, 2 also between channels"),
     Field("i32", "bound", "of what the filter knows of differences within it, 0 for nothing"),
     Field("i32", "networked", "whether there is a network before the filter"),
+    Field(
+        "i32", "passes", "how often an encoder codes pictures, each time by what came back the time before"
+    ),
     Field("i32", "basis_bits"),
     Field("const Shape *", "shapes"),
     Field("const i32 *", "indices", "(rows, 3)"),
@@ -235,6 +238,7 @@ PICTURE_FIELDS = (
     Field("const i32 *", "inverses", "(grades,) of these"),
     Field("const u8 *", "pixels", "of all pictures, in"),
     Field("u8 *", "decoded", "pixels out"),
+    Field("double *", "aims", "(rows, size) coefficients of the pictures, where there are several passes"),
     Field("i64 *", "errors", "(pictures,) squared, out"),
     Field("i32 *", "tiles", "(colors, side, side, apart) values by channel, column, row and tile"),
     Field("u8 *", "touched", "(colors, side, side) whether any of them is written"),

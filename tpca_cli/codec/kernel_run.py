@@ -29,7 +29,7 @@ from tpca_cli.codec.restore import Restorer
 from tpca_cli.codec.scan_order import Ints
 from tpca_cli.errors import FileRefused
 from tpca_cli.framing import Framing
-from tpca_cli.wasm import Job, KernelStopped, Room, Values
+from tpca_cli.wasm import Job, KernelStopped, Room, Value, Values
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
@@ -198,12 +198,19 @@ class KernelTiles:
     scales: Ints  # (grades,) steps as a network of the restorer knows them
 
     def encode(
-        self, model: ContextModel, grid: Grid, pictures: Sequence[Pixels], grades: Grades = 0
+        self,
+        model: ContextModel,
+        grid: Grid,
+        pictures: Sequence[Pixels],
+        grades: Grades = 0,
+        passes: int = 1,
     ) -> Encoded:
-        """A block of pictures."""
+        """A block of pictures; each pass after the first knows what the filter made of the one before."""
         pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
         shapes = tiling.shapes_of(pictures)
         fields = self._fields(grid, shapes, pixels, range(len(shapes)))
+        aims = model.expected.size * grid.size if passes > 1 else 0
+        fields |= {"passes": passes, "aims": Room(aims, scratch=True)}
         block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
         busy = _tiles(job.arrays["busy"], grid).sum(axis=0, dtype=np.int64)  # of brightness and of colors
         return Encoded(block, job.arrays["errors"].copy(), self._cut(job, shapes), busy)
@@ -266,7 +273,9 @@ class KernelTiles:
             **arrays,
         }
 
-    def _fields(self, grid: Grid, every: Sequence[Shape], pixels: Pixels, wanted: Sequence[int]) -> Values:
+    def _fields(
+        self, grid: Grid, every: Sequence[Shape], pixels: Pixels, wanted: Sequence[int]
+    ) -> dict[str, Value]:
         """The values of `PICTURE_FIELDS` for those pictures of a block that are wanted."""
         side, colors = self.framing.height, len(self.factors[2])
         table = _table_of(grid, tuple(every))[list(wanted)]
@@ -283,6 +292,8 @@ class KernelTiles:
             "shapes": table,
             "pixels": pixels,
             "decoded": Room(colors * int((heights * widths).sum()), scratch=True),
+            "passes": 1,
+            "aims": 0,
             "errors": Room(len(table)),
             "apart": apart,
             "tiles": Room(colors * side**2 * apart + 4, scratch=True),

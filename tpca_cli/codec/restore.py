@@ -9,7 +9,7 @@ if it followed the brightness as it does nearby. All in integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,6 +41,8 @@ LARGEST = 1023
 """Of a weight between channels, in 2^-BITS."""
 WORTHWHILE = 0.99
 """A network takes time: what is left of the squared error must be less than this part of what there was."""
+FITS = 2
+"""How often a filter is fitted: pictures are coded with regard to it, so each time to other ones."""
 QUICK_SHARE = 0.015
 """What a part of the filter must take off the squared error, where reading shall be quick."""
 TOGETHER = 1 << 16
@@ -244,16 +246,37 @@ class Pair(NamedTuple):
     scales: Ints  # (n, down, right) steps of tiles as a network knows them
 
 
+def fit_to_itself(
+    coded_with: Callable[[Restorer | None], Sequence[Pair]],
+    bound: int,
+    quick_share: float | None,
+    network: int,
+) -> Restorer:
+    """The filter that suits what is coded with regard to it: fitted to what was coded for the one before."""
+    restorer = fit_any(coded_with(None), bound, quick_share, network)
+    for _ in range(FITS - 1):
+        restorer = fit_after(restorer.network, coded_with(restorer), bound, quick_share)[0]
+    return restorer
+
+
 def fit_any(pairs: Sequence[Pair], bound: int, quick_share: float | None, network: int) -> Restorer:
     """The filter that suits pictures, after this network (0: none) if less error is left so."""
-    originals = [pair.original.transpose(0, 3, 1, 2).astype(np.int16) * SUBPIXEL for pair in pairs]
-    restorer, left = fit([pair.decoded for pair in pairs], originals, bound, quick_share)
+    restorer, left = fit_after(0, pairs, bound, quick_share)
     if not network:
         return restorer
-    for pair in pairs:
+    after, left_after = fit_after(network, pairs, bound, quick_share)
+    return after if left_after < WORTHWHILE * left else restorer
+
+
+def fit_after(
+    network: int, pairs: Sequence[Pair], bound: int, quick_share: float | None
+) -> tuple[Restorer, float]:
+    """The filter that suits pictures after a network, which corrects them in place, and what it leaves."""
+    originals = [pair.original.transpose(0, 3, 1, 2).astype(np.int16) * SUBPIXEL for pair in pairs]
+    for pair in pairs if network else ():
         learned.correct(pair.decoded, network, pair.scales)
-    after, left_after = fit([pair.decoded for pair in pairs], originals, bound, quick_share)
-    return replace(after, network=network) if left_after < WORTHWHILE * left else restorer
+    restorer, left = fit([pair.decoded for pair in pairs], originals, bound, quick_share)
+    return replace(restorer, network=network), left
 
 
 def fit(

@@ -29,6 +29,7 @@ from tpca_cli.checkpoint import (
     remove_partial,
     removed_unless_interrupted,
 )
+from tpca_cli.codec.basis_coding import stored_bytes
 from tpca_cli.codec.tuning import PSNR
 from tpca_cli.encode.assemble import Assembled, LowQuality, assemble
 from tpca_cli.encode.changes import changes, restorable_beside
@@ -345,7 +346,7 @@ class _Work:
             return None
         value, found, size = best
         waste = size * (1 - SIZE_PER_UNIT.get(kind, SIZE_PER_DB) ** (value - low))
-        own = sum(array.nbytes for array in self.archive.coder(found).to_arrays().values()) + GROUP_BYTES
+        own = stored_bytes(self.archive.coder(found)) + GROUP_BYTES
         return found if waste <= own or len(self.archive.groups) >= MANY_GROUPS else None
 
     def _peak(self, number: int) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tpca_cli.archive.writer import basis_digest
-from tpca_cli.codec.basis_coding import code_basis
+from tpca_cli.codec.basis_coding import code_basis, stored_bytes
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import LED, TABLED
 from tpca_cli.codec.priors import shipped
@@ -111,7 +111,7 @@ def choose_design(
         basis = integer_basis(sample_basis(design, sample, kind, step), kind.dtype)
         coder = Coder.train(list(sample), design.framing, basis, step, effort=0)
         measured = coder.encode_all(sample, TOGETHER)
-        stored = sum(array.nbytes for array in coder.to_arrays().values())
+        stored = stored_bytes(coder)
         error_bits = sum(float(part.sse.sum()) for part in measured) / (EXCHANGE * step * step)
         costs.append((sum(part.bits for part in measured) + error_bits) * scale + 8 * stored)
         lapped.append(coder.lapped)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tpca_cli import visual
+from tpca_cli.codec.basis_coding import stored_bytes
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.kernel_run import Encoded
 from tpca_cli.codec.tiling import TOGETHER
@@ -101,7 +102,7 @@ def sample_value(
         samples += sum(pixels.size for pixels in sample) * scale
         energy += sum(float((pixels.astype(float) ** 2).sum()) for pixels in sample) * share
         size += bits / 8 * scale
-        size += sum(array.nbytes for array in coder.to_arrays().values())
+        size += stored_bytes(coder)
         size += 24 * len(draft.members)  # names and index, about
     if kind == "psnr":
         return psnr(error, samples)

@@ -14,7 +14,7 @@ from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.cluster.cluster import Cluster
 from tpca_cli.cluster.connect import ASKED_BYTES, PROCESS, cluster_threads
 from tpca_cli.cluster.paths import anchored, as_given, errors_as_given, meter, probes, shards_of
-from tpca_cli.codec.basis_coding import coder_from_arrays
+from tpca_cli.codec.basis_coding import arrays_of, coder_from_arrays, meta_of
 from tpca_cli.encode.code_blocks import Coded, GroupPlan, Plan, Task, described, kept, restored, tasks_of
 from tpca_cli.encode.exact_blocks import ExactPlan
 from tpca_cli.encode.fit_design import Design, FittedGroup, design_operator, solve_design
@@ -64,7 +64,7 @@ def _shared(plan: Plan) -> Shared:
     if isinstance(plan, ExactPlan):
         return replace(plan, members=())
     assert isinstance(plan, GroupPlan)
-    return plan.kind, plan.coder.meta, plan.coder.to_arrays()
+    return plan.kind, meta_of(plan.coder), arrays_of(plan.coder)
 
 
 def _revived(shared: Shared) -> GroupPlan | ExactPlan:

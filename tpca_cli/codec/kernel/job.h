@@ -205,6 +205,7 @@ typedef struct {
     i32 restored;                // 0 without the filter, 1 by brightness, 2 also between channels
     i32 bound;                   // of what the filter knows of differences within it, 0 for nothing
     i32 networked;               // whether there is a network before the filter
+    i32 passes;                  // how often an encoder codes pictures, each time by what came back the time before
     i32 basis_bits;
     const Shape *shapes;
     const i32 *indices;          // (rows, 3)
@@ -220,6 +221,7 @@ typedef struct {
     const i32 *inverses;         // (grades,) of these
     const u8 *pixels;            // of all pictures, in
     u8 *decoded;                 // pixels out
+    double *aims;                // (rows, size) coefficients of the pictures, where there are several passes
     i64 *errors;                 // (pictures,) squared, out
     i32 *tiles;                  // (colors, side, side, apart) values by channel, column, row and tile
     u8 *touched;                 // (colors, side, side) whether any of them is written
@@ -329,29 +331,31 @@ _Static_assert(offsetof(Job, lapped) == 384, "as in Python");
 _Static_assert(offsetof(Job, restored) == 388, "as in Python");
 _Static_assert(offsetof(Job, bound) == 392, "as in Python");
 _Static_assert(offsetof(Job, networked) == 396, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 400, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 404, "as in Python");
-_Static_assert(offsetof(Job, indices) == 408, "as in Python");
-_Static_assert(offsetof(Job, factors) == 412, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 416, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 420, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 424, "as in Python");
-_Static_assert(offsetof(Job, borders) == 428, "as in Python");
-_Static_assert(offsetof(Job, weights) == 432, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 436, "as in Python");
-_Static_assert(offsetof(Job, network) == 440, "as in Python");
-_Static_assert(offsetof(Job, scales) == 444, "as in Python");
-_Static_assert(offsetof(Job, inverses) == 448, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 452, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 456, "as in Python");
-_Static_assert(offsetof(Job, errors) == 460, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 464, "as in Python");
-_Static_assert(offsetof(Job, touched) == 468, "as in Python");
-_Static_assert(offsetof(Job, planes) == 472, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 476, "as in Python");
-_Static_assert(offsetof(Job, ints) == 480, "as in Python");
-_Static_assert(offsetof(Job, layers) == 484, "as in Python");
-_Static_assert(sizeof(Job) == 488, "as in Python");
+_Static_assert(offsetof(Job, passes) == 400, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 404, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 408, "as in Python");
+_Static_assert(offsetof(Job, indices) == 412, "as in Python");
+_Static_assert(offsetof(Job, factors) == 416, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 420, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 424, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 428, "as in Python");
+_Static_assert(offsetof(Job, borders) == 432, "as in Python");
+_Static_assert(offsetof(Job, weights) == 436, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 440, "as in Python");
+_Static_assert(offsetof(Job, network) == 444, "as in Python");
+_Static_assert(offsetof(Job, scales) == 448, "as in Python");
+_Static_assert(offsetof(Job, inverses) == 452, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 456, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 460, "as in Python");
+_Static_assert(offsetof(Job, aims) == 464, "as in Python");
+_Static_assert(offsetof(Job, errors) == 468, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 472, "as in Python");
+_Static_assert(offsetof(Job, touched) == 476, "as in Python");
+_Static_assert(offsetof(Job, planes) == 480, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 484, "as in Python");
+_Static_assert(offsetof(Job, ints) == 488, "as in Python");
+_Static_assert(offsetof(Job, layers) == 492, "as in Python");
+_Static_assert(sizeof(Job) == 496, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -363,5 +367,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x782aac3c; }
+EXPORT(layout) i32 job_layout(void) { return 0x5132f0d5; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

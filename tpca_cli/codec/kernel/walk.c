@@ -357,8 +357,7 @@ static void to_pictures(Job *job) {
     }
 }
 
-static void from_pictures(Job *job) {
-    const u8 *in = job->pixels;
+static void from_pictures(Job *job, const u8 *in) {
     i32 can = prepare_forward(job);
     for (i32 k = 0; k < job->picture_count; k++) {
         const Shape *shape = job->shapes + k;
@@ -381,12 +380,39 @@ static void measure(Job *job) {
     }
 }
 
+// What the filter adds to the values need not be said by them: from now on they are wanted so that, with what it added
+// this time, pictures are as they were. Nothing is known of the block that comes.
+static void aim_again(Job *job) {
+    i32 size = job->size;
+    from_pictures(job, job->decoded);
+    for (i32 row = 0; row < job->rows; row++) {
+        double *data = job->data + row * size;
+        const double *aims = job->aims + row * size;
+        i32 slot = slot_of(job, row);
+        const i32 *values = job->tiles + slot * job->apart;
+        if (job->touched[slot])
+            for (i32 k = 0; k < size; k++) data[k] = aims[k] - data[k] + values[k];
+        else
+            for (i32 k = 0; k < size; k++) data[k] = aims[k] - data[k];
+    }
+    __builtin_memset(job->touched, 0, job->colors * job->side * job->side);
+    __builtin_memset(job->opened, 0, job->zones * size);
+    __builtin_memset(job->busy, 0, 2 * size);
+    if (job->led) __builtin_memset(job->when_found, 0, 4 * size);
+}
+
 // Coefficients or pictures to bytes and back, whatever the job has.
 EXPORT(run) void run(void) {
     Job *job = &the_job;
-    if (job->mode == DECIDE && job->picture_count) from_pictures(job);
-    walk(job);
-    if (job->damaged || job->wide || !job->picture_count) return;
-    to_pictures(job);
-    if (job->mode == DECIDE) measure(job);
+    i32 pictured = job->mode == DECIDE && job->picture_count, passes = pictured ? job->passes : 1;
+    if (pictured) from_pictures(job, job->pixels);
+    if (passes > 1) __builtin_memcpy(job->aims, job->data, 8 * job->rows * job->size);
+    for (i32 pass = 1;; pass++) {
+        walk(job);
+        if (job->damaged || job->wide || !job->picture_count) return;
+        to_pictures(job);
+        if (pass >= passes) break;
+        aim_again(job);
+    }
+    if (pictured) measure(job);
 }
