@@ -307,13 +307,15 @@ def _search_on_samples(
     *,
     quick: bool = False,
 ) -> None:
+    # where the sample is all there is, a step more spares a pass, and what was measured is what comes out
+    sampled_whole = all(draft.scale <= 1 for draft in drafts)
     for tried in range(MAX_SAMPLE_STEPS):
         if progress:
             progress("searching the step", tried, MAX_SAMPLE_STEPS)
         value = sample_value(target.kind, drafts, search.step, target.components, quick=quick)
-        if search.record(value) or search.near(value):
+        if search.record(value) or (search.near(value) and (quick or not sampled_whole)):
             break
-    if not quick:
+    if not quick and not sampled_whole:
         search.settle(value)
     if progress:
         progress("searching the step", MAX_SAMPLE_STEPS, MAX_SAMPLE_STEPS)
