@@ -60,8 +60,8 @@ def take_sample(
     """
     areas = [member.height * member.width for member in members]
     if sum(areas) <= SAMPLE_PIXELS or not windows:
-        largest = min(max(areas), SEEN**2) if seen_area else max(areas)
-        count = min(len(members), MANY_IMAGES if windows else max(1, SAMPLE_PIXELS // largest))
+        each = sum(min(area, SEEN**2) for area in areas) // len(areas) if seen_area else max(areas)
+        count = min(len(members), MANY_IMAGES if windows else max(1, SAMPLE_PIXELS // each))
         shares = {len(members) * k // count: 0 for k in range(count)}
     else:
         shares = _shares(areas)
