@@ -57,7 +57,7 @@ def without_trials(coder: Coder, pictures: list[np.ndarray]) -> Encoded:
     """What the kernel makes of pictures with grades as they come."""
     assert coder._fast_path is not None
     grid = coder._grid(shapes(pictures))
-    return coder._fast_path.encode(coder.model, grid, pictures, coder._grades(pictures), coder._passes)
+    return coder._fast_path.encode(coder.model, grid, pictures, coder._grades(pictures), *coder._passes)
 
 
 def shapes(pictures: list[np.ndarray]) -> list[tuple[int, int]]:

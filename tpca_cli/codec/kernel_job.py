@@ -223,6 +223,7 @@ PICTURE_FIELDS = (
     Field(
         "i32", "passes", "how often an encoder codes pictures, each time by what came back the time before"
     ),
+    Field("i32", "push", "how much of what the filter added is taken off what is wanted, in 1/8"),
     Field("i32", "basis_bits"),
     Field("const Shape *", "shapes"),
     Field("const i32 *", "indices", "(rows, 3)"),

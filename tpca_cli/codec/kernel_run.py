@@ -204,13 +204,14 @@ class KernelTiles:
         pictures: Sequence[Pixels],
         grades: Grades = 0,
         passes: int = 1,
+        push: int = 0,
     ) -> Encoded:
         """A block of pictures; each pass after the first knows what the filter made of the one before."""
         pixels = np.concatenate([picture.ravel() for picture in pictures])  # (samples of all,)
         shapes = tiling.shapes_of(pictures)
         fields = self._fields(grid, shapes, pixels, range(len(shapes)))
         aims = model.expected.size * grid.size if passes > 1 else 0
-        fields |= {"passes": passes, "aims": Room(aims, scratch=True)}
+        fields |= {"passes": passes, "push": push, "aims": Room(aims, scratch=True)}
         block, job = run_encoder(model, grid, DECIDE, {"grade": grades}, fields)
         busy = _tiles(job.arrays["busy"], grid).sum(axis=0, dtype=np.int64)  # of brightness and of colors
         return Encoded(block, job.arrays["errors"].copy(), self._cut(job, shapes), busy)
@@ -292,8 +293,7 @@ class KernelTiles:
             "shapes": table,
             "pixels": pixels,
             "decoded": Room(colors * int((heights * widths).sum()), scratch=True),
-            "passes": 1,
-            "aims": 0,
+            **dict.fromkeys(("passes", "push", "aims"), 0),  # of an encoder
             "errors": Room(len(table)),
             "apart": apart,
             "tiles": Room(colors * side**2 * apart + 4, scratch=True),

@@ -206,6 +206,7 @@ typedef struct {
     i32 bound;                   // of what the filter knows of differences within it, 0 for nothing
     i32 networked;               // whether there is a network before the filter
     i32 passes;                  // how often an encoder codes pictures, each time by what came back the time before
+    i32 push;                    // how much of what the filter added is taken off what is wanted, in 1/8
     i32 basis_bits;
     const Shape *shapes;
     const i32 *indices;          // (rows, 3)
@@ -332,30 +333,31 @@ _Static_assert(offsetof(Job, restored) == 388, "as in Python");
 _Static_assert(offsetof(Job, bound) == 392, "as in Python");
 _Static_assert(offsetof(Job, networked) == 396, "as in Python");
 _Static_assert(offsetof(Job, passes) == 400, "as in Python");
-_Static_assert(offsetof(Job, basis_bits) == 404, "as in Python");
-_Static_assert(offsetof(Job, shapes) == 408, "as in Python");
-_Static_assert(offsetof(Job, indices) == 412, "as in Python");
-_Static_assert(offsetof(Job, factors) == 416, "as in Python");
-_Static_assert(offsetof(Job, factors_back) == 420, "as in Python");
-_Static_assert(offsetof(Job, lap_before) == 424, "as in Python");
-_Static_assert(offsetof(Job, lap_after) == 428, "as in Python");
-_Static_assert(offsetof(Job, borders) == 432, "as in Python");
-_Static_assert(offsetof(Job, weights) == 436, "as in Python");
-_Static_assert(offsetof(Job, mixing) == 440, "as in Python");
-_Static_assert(offsetof(Job, network) == 444, "as in Python");
-_Static_assert(offsetof(Job, scales) == 448, "as in Python");
-_Static_assert(offsetof(Job, inverses) == 452, "as in Python");
-_Static_assert(offsetof(Job, pixels) == 456, "as in Python");
-_Static_assert(offsetof(Job, decoded) == 460, "as in Python");
-_Static_assert(offsetof(Job, aims) == 464, "as in Python");
-_Static_assert(offsetof(Job, errors) == 468, "as in Python");
-_Static_assert(offsetof(Job, tiles) == 472, "as in Python");
-_Static_assert(offsetof(Job, touched) == 476, "as in Python");
-_Static_assert(offsetof(Job, planes) == 480, "as in Python");
-_Static_assert(offsetof(Job, shorts) == 484, "as in Python");
-_Static_assert(offsetof(Job, ints) == 488, "as in Python");
-_Static_assert(offsetof(Job, layers) == 492, "as in Python");
-_Static_assert(sizeof(Job) == 496, "as in Python");
+_Static_assert(offsetof(Job, push) == 404, "as in Python");
+_Static_assert(offsetof(Job, basis_bits) == 408, "as in Python");
+_Static_assert(offsetof(Job, shapes) == 412, "as in Python");
+_Static_assert(offsetof(Job, indices) == 416, "as in Python");
+_Static_assert(offsetof(Job, factors) == 420, "as in Python");
+_Static_assert(offsetof(Job, factors_back) == 424, "as in Python");
+_Static_assert(offsetof(Job, lap_before) == 428, "as in Python");
+_Static_assert(offsetof(Job, lap_after) == 432, "as in Python");
+_Static_assert(offsetof(Job, borders) == 436, "as in Python");
+_Static_assert(offsetof(Job, weights) == 440, "as in Python");
+_Static_assert(offsetof(Job, mixing) == 444, "as in Python");
+_Static_assert(offsetof(Job, network) == 448, "as in Python");
+_Static_assert(offsetof(Job, scales) == 452, "as in Python");
+_Static_assert(offsetof(Job, inverses) == 456, "as in Python");
+_Static_assert(offsetof(Job, pixels) == 460, "as in Python");
+_Static_assert(offsetof(Job, decoded) == 464, "as in Python");
+_Static_assert(offsetof(Job, aims) == 468, "as in Python");
+_Static_assert(offsetof(Job, errors) == 472, "as in Python");
+_Static_assert(offsetof(Job, tiles) == 476, "as in Python");
+_Static_assert(offsetof(Job, touched) == 480, "as in Python");
+_Static_assert(offsetof(Job, planes) == 484, "as in Python");
+_Static_assert(offsetof(Job, shorts) == 488, "as in Python");
+_Static_assert(offsetof(Job, ints) == 492, "as in Python");
+_Static_assert(offsetof(Job, layers) == 496, "as in Python");
+_Static_assert(sizeof(Job) == 500, "as in Python");
 _Static_assert(sizeof(Step) == 48, "as in Python");
 _Static_assert(sizeof(Level) == 8, "as in Python");
 _Static_assert(sizeof(Region) == 20, "as in Python");
@@ -367,5 +369,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x5132f0d5; }
+EXPORT(layout) i32 job_layout(void) { return 0x1700f955; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

@@ -384,6 +384,7 @@ static void measure(Job *job) {
 // this time, pictures are as they were. Nothing is known of the block that comes.
 static void aim_again(Job *job) {
     i32 size = job->size;
+    const double push = job->push / 8.0;
     from_pictures(job, job->decoded);
     for (i32 row = 0; row < job->rows; row++) {
         double *data = job->data + row * size;
@@ -391,9 +392,9 @@ static void aim_again(Job *job) {
         i32 slot = slot_of(job, row);
         const i32 *values = job->tiles + slot * job->apart;
         if (job->touched[slot])
-            for (i32 k = 0; k < size; k++) data[k] = aims[k] - data[k] + values[k];
+            for (i32 k = 0; k < size; k++) data[k] = aims[k] - push * (data[k] - values[k]);
         else
-            for (i32 k = 0; k < size; k++) data[k] = aims[k] - data[k];
+            for (i32 k = 0; k < size; k++) data[k] = aims[k] - push * data[k];
     }
     __builtin_memset(job->touched, 0, job->colors * job->side * job->side);
     __builtin_memset(job->opened, 0, job->zones * size);
