@@ -35,7 +35,7 @@ GAIN = 256
 STEP_LIMIT = 1 << 30
 PASSES = 3
 """How often a block is coded where there is a filter: each time by what it made of the time before."""
-PUSHES = 9, 8  # 1/8 of what a filter adds is taken off what is wanted: for the least error, for people
+PUSHES = 9, 8  # eighths of what a filter added that the next pass counts on: least error, for people
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +326,7 @@ class Coder:
 
     @property
     def _passes(self) -> tuple[int, int]:
-        """How often a block is coded, and how much of what the filter adds is taken off, in 1/8."""
+        """How often a block is coded, and how much of what the filter added a pass counts on, in 1/8."""
         return (1 if self._filter is None else PASSES), PUSHES[self.tune == tuning.VISUAL]
 
     def _code_again(
