@@ -51,6 +51,9 @@ CODERS = {
         (8, 1, True, "psnr"),
         (8, 2, True, "visual"),
         (8, 4, False, "visual"),
+        (4, 3, False, "psnr"),
+        (4, 1, False, "psnr"),
+        (4, 4, False, "visual"),
         (16, 3, True, "psnr"),
         (32, 1, False, "psnr"),
     ]

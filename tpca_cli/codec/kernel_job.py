@@ -41,7 +41,7 @@ CYCLE = 4
 LOG_PRICES = 64
 PRICE_SHIFT = 4
 """Prices of bits are tabulated for probabilities of 2^16, without so many low bits."""
-SIDES = (8, 16, 32)
+SIDES = (4, 8, 16, 32)
 MOST_COLORS = 4
 """The tiles that the kernel has room for."""
 

@@ -126,19 +126,19 @@ INLINE i32 look_through(const i32 *values, i32 apart, v128_t lanes, const u32 *k
     return 1;
 }
 
-// Eight sums of products with pairs of numbers, rounded; the first pairs have a high part, too.
-INLINE void eight_sums(v128_t *out, const v128_t *pairs, const v128_t *high, i32 count, i32 split, v128_t (*factors)[LARGEST_TILE], i32 at) {
+// Up to eight sums of products with pairs of numbers, rounded; the first pairs have a high part, too.
+INLINE void some_sums(v128_t *out, i32 some, const v128_t *pairs, const v128_t *high, i32 count, i32 split, v128_t (*factors)[LARGEST_TILE], i32 at) {
     v128_t sums[8];
-    for (i32 k = 0; k < 8; k++) sums[k] = SPLAT(1 << (BITS - 1));
+    for (i32 k = 0; k < some; k++) sums[k] = SPLAT(1 << (BITS - 1));
     for (i32 p = 0; p < count; p++)
-        for (i32 k = 0; k < 8; k++) MULTIPLY(sums[k], pairs[p], factors[p][at + k]);
+        for (i32 k = 0; k < some; k++) MULTIPLY(sums[k], pairs[p], factors[p][at + k]);
     if (!split)
-        for (i32 k = 0; k < 8; k++) out[k] = wasm_i32x4_shr(sums[k], BITS);
+        for (i32 k = 0; k < some; k++) out[k] = wasm_i32x4_shr(sums[k], BITS);
     else {
-        for (i32 k = 0; k < 8; k++) sums[k] = wasm_i32x4_shr(sums[k], LOW_BITS);
+        for (i32 k = 0; k < some; k++) sums[k] = wasm_i32x4_shr(sums[k], LOW_BITS);
         for (i32 p = 0; p < split; p++)
-            for (i32 k = 0; k < 8; k++) MULTIPLY(sums[k], high[p], factors[p][at + k]);
-        for (i32 k = 0; k < 8; k++) out[k] = wasm_i32x4_shr(sums[k], BITS - LOW_BITS);
+            for (i32 k = 0; k < some; k++) MULTIPLY(sums[k], high[p], factors[p][at + k]);
+        for (i32 k = 0; k < some; k++) out[k] = wasm_i32x4_shr(sums[k], BITS - LOW_BITS);
     }
 }
 
@@ -147,6 +147,7 @@ static v128_t tile_ints[COLORS][LARGEST_TILE * LARGEST_TILE];  // [channel][y, x
 
 INLINE void one_channel_as(v128_t *out, const i32 *values, i32 apart, v128_t lanes, const u32 *known, const Extent *extent, i32 wide, i32 side) {
     v128_t pairs[LARGEST_TILE / 2], high[LARGEST_TILE / 2];
+    const i32 some = least(side, 8);
     i32 rows = extent->rows, columns = extent->columns;
     for (i32 j = 0; j < 2 * columns; j++) {
         i32 split = wide ? rows : least(rows, !j);
@@ -159,7 +160,7 @@ INLINE void one_channel_as(v128_t *out, const i32 *values, i32 apart, v128_t lan
             if (p < split) pairs[p] = low_part(one, two), high[p] = high_part(one, two);
             else pairs[p] = joined(one, two);
         }
-        for (i32 y = 0; y < side; y += 8) eight_sums(tile_columns[j] + y, pairs, high, rows, split, down_fours, y);
+        for (i32 y = 0; y < side; y += some) some_sums(tile_columns[j] + y, some, pairs, high, rows, split, down_fours, y);
     }
     for (i32 y = 0; y < side; y++) {
         i32 split = wide ? columns : least(columns, 1);
@@ -168,13 +169,14 @@ INLINE void one_channel_as(v128_t *out, const i32 *values, i32 apart, v128_t lan
             if (q < split) pairs[q] = low_part(one, two), high[q] = high_part(one, two);
             else pairs[q] = joined(one, two);
         }
-        for (i32 x = 0; x < side; x += 8) eight_sums(out + y * side + x, pairs, high, columns, split, across_fours, x);
+        for (i32 x = 0; x < side; x += some) some_sums(out + y * side + x, some, pairs, high, columns, split, across_fours, x);
     }
 }
 
 // The first is for most; they are compiled where the program starts, so there are not more of them.
 APART void one_channel(v128_t *out, const i32 *values, i32 apart, v128_t lanes, const u32 *known, const Extent *extent, i32 side) {
-    if (extent->narrow && side == 8) one_channel_as(out, values, apart, lanes, known, extent, 0, 8);
+    if (extent->narrow && side == 4) one_channel_as(out, values, apart, lanes, known, extent, 0, 4);
+    else if (extent->narrow && side == 8) one_channel_as(out, values, apart, lanes, known, extent, 0, 8);
     else one_channel_as(out, values, apart, lanes, known, extent, !extent->narrow, side);
 }
 
@@ -193,6 +195,17 @@ INLINE void store_lines(const v128_t *samples, i16 *line, i32 side, i32 count) {
     if (count > 3) wasm_v128_store(line + 3 * side, wasm_i64x2_shuffle(b, d, 1, 3));
 }
 
+// Four samples of four small tiles, a line of each: they lie beside one another.
+INLINE void store_small_lines(const v128_t *samples, i16 *line, i32 count) {
+    v128_t one = wasm_i16x8_narrow_i32x4(samples[0], samples[1]), two = wasm_i16x8_narrow_i32x4(samples[2], samples[3]);
+    one = wasm_i16x8_shuffle(one, one, 0, 4, 1, 5, 2, 6, 3, 7), two = wasm_i16x8_shuffle(two, two, 0, 4, 1, 5, 2, 6, 3, 7);
+    v128_t low = wasm_i32x4_shuffle(one, two, 0, 4, 1, 5), high = wasm_i32x4_shuffle(one, two, 2, 6, 3, 7);
+    wasm_v128_store64_lane(line, low, 0);
+    if (count > 1) wasm_v128_store64_lane(line + 4, low, 1);
+    if (count > 2) wasm_v128_store64_lane(line + 8, high, 0);
+    if (count > 3) wasm_v128_store64_lane(line + 12, high, 1);
+}
+
 // Up to four tiles into planes; the answer is no if a sum may not fit, or holds the largest.
 INLINE i32 quick_tiles(const Job *job, i32 place, i32 count, i16 *planes, i32 area, i32 width, i32 side, i32 colors, v128_t *largest) {
     const v128_t lanes = wasm_i32x4_make(-1, count > 1 ? -1 : 0, count > 2 ? -1 : 0, count > 3 ? -1 : 0);
@@ -206,10 +219,11 @@ INLINE i32 quick_tiles(const Job *job, i32 place, i32 count, i16 *planes, i32 ar
     v128_t factors[COLORS][COLORS], half = SPLAT(1 << (BITS - 1)), most = *largest;
     for (i32 c = 0; c < colors; c++)
         for (i32 k = 0; k < colors; k++) factors[c][k] = SPLAT((i32)mixing[c * colors + k]);
+    const i32 some = least(side, 8);
     for (i32 y = 0; y < side; y++)
-        for (i32 x = 0; x < side; x += 8) {
+        for (i32 x = 0; x < side; x += some) {
             v128_t sums[COLORS][8];
-            for (i32 h = 0; h < 8; h++) {
+            for (i32 h = 0; h < some; h++) {
                 v128_t total = SPLAT(0), found[COLORS];
                 for (i32 k = 0; k < colors; k++) found[k] = half;
                 for (i32 c = 0; c < colors; c++) {
@@ -220,7 +234,11 @@ INLINE i32 quick_tiles(const Job *job, i32 place, i32 count, i16 *planes, i32 ar
                 most = wasm_u32x4_max(most, total);
                 for (i32 k = 0; k < colors; k++) sums[k][h] = wasm_i32x4_sub(wasm_i32x4_shr(found[k], BITS), SPLAT(GREY));
             }
-            for (i32 k = 0; k < colors; k++) store_lines(sums[k], planes + k * area + y * width + x, side, count);
+            for (i32 k = 0; k < colors; k++) {
+                i16 *line = planes + k * area + y * width + x;
+                if (side == 4) store_small_lines(sums[k], line, count);
+                else store_lines(sums[k], line, side, count);
+            }
         }
     *largest = most;
     return 1;
@@ -298,7 +316,7 @@ APART void make_tiles(const Job *job, const Shape *shape) {
     for (i32 column = 0; column < shape->right; column += AT_ONCE) {
         i32 place = shape->place + row * job->stride + column, count = least(AT_ONCE, shape->right - column);
         i16 *tiles = line + column * side;
-        making.fits &= side == 8 && colors == 3 ? quick_tiles(job, place, count, tiles, area, width, 8, 3, &mixed) : quick_tiles(job, place, count, tiles, area, width, side, colors, &mixed);
+        making.fits &= side == 8 && colors == 3 ? quick_tiles(job, place, count, tiles, area, width, 8, 3, &mixed) : side == 4 && colors == 3 ? quick_tiles(job, place, count, tiles, area, width, 4, 3, &mixed) : quick_tiles(job, place, count, tiles, area, width, side, colors, &mixed);
     }
     for (i32 c = 0; c < colors; c++) {
         i16 *own = line + c * area;
