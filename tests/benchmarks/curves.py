@@ -22,14 +22,14 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rd import load, ssim
-from rd_codecs import Codec, Pixels, compress, expand, mode_of, psnr, squared_error, to_image
+from rd_codecs import Codec, Pixels, avif, compress, expand, mode_of, psnr, squared_error, to_image
 
 from tpca_cli import Archive
 from tpca_cli.parallel import busy_map
@@ -40,12 +40,6 @@ METRICS = ("psnr", "color", "ssim", "ssimulacra2")
 Measured = tuple[int, float, float, float]  # squared error, SSIM, SSIMULACRA 2, squared error of color
 STEPS = (4.0, 7.0, 12.0, 20.0, 34.0, 56.0)
 EIGHT = ("L", "RGB")
-
-
-def avif(subsampling: str, tune: str | None) -> Callable[[int], dict[str, Any]]:
-    """Settings of a quality."""
-    more = {"advanced": {"tune": tune}} if tune else {}
-    return lambda quality: {"quality": quality, "speed": 4, "subsampling": subsampling, **more}
 
 
 MOST = (*EIGHT, "RGBA")

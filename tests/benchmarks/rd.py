@@ -5,7 +5,8 @@
 The pictures (resized if asked, then written as PNG) are compressed with `tpca encode --psnr` and restored
 with `tpca decode`; size is that of the archive file with everything in it, PSNR and SSIM are measured here
 from the restored PNG files. Codecs get the same arrays, the two qualities that bracket the archive's PSNR,
-and the sum of their file sizes on the line between. Colors of transparent pixels are black and do not count.
+and the sum of their file sizes on the line between; AVIF comes as `tune=ssim`, better in PSNR than by
+default. Colors of transparent pixels are black and do not count.
 "bare" leaves out of a codec's bytes what blank pictures of the same sizes cost; "montage" is one file with
 all pictures, scaled to their number. Times are from arrays to bytes and back with the same number of workers;
 those of the archive are at its own step and basis, the search for the target (the whole command) is in its

@@ -34,25 +34,19 @@ class Codec:
 
 
 EIGHT = ("L", "RGB")
+
+
+def avif(subsampling: str, tune: str | None) -> Settings:
+    """Settings of a quality. Without a tune it is `iq`, which takes 3 to 9 % more at equal PSNR."""
+    more = {"advanced": {"tune": tune}} if tune else {}
+    return lambda quality: {"quality": quality, "speed": 4, "subsampling": subsampling, **more}
+
+
 CODECS = (
     Codec("jpeg", "JPEG", lambda q: {"quality": q, "optimize": True}, 1, 98, EIGHT),
     Codec("webp", "WEBP", lambda q: {"quality": q, "method": 6}, 0, 100, (*EIGHT, "RGBA")),
-    Codec(
-        "avif420",
-        "AVIF",
-        lambda q: {"quality": q, "speed": 4, "subsampling": "4:2:0"},
-        0,
-        98,
-        (*EIGHT, "RGBA"),
-    ),
-    Codec(
-        "avif444",
-        "AVIF",
-        lambda q: {"quality": q, "speed": 4, "subsampling": "4:4:4"},
-        0,
-        98,
-        (*EIGHT, "RGBA"),
-    ),
+    Codec("avif420", "AVIF", avif("4:2:0", "ssim"), 0, 98, (*EIGHT, "RGBA")),
+    Codec("avif444", "AVIF", avif("4:4:4", "ssim"), 0, 98, (*EIGHT, "RGBA")),
     Codec("jxl", "JXL", lambda q: {"quality": q, "effort": 7}, 1, 98, (*EIGHT, "RGBA", "I;16")),
 )
 

@@ -9,7 +9,7 @@ import pytest
 from pictures import Pixels, natural, noise
 
 from tpca_cli.codec.coder import Coder
-from tpca_cli.encode.choose_basis import Design, sample_basis
+from tpca_cli.encode.fit_design import Design, sample_basis
 from tpca_cli.encode.spread import Spread, sizes
 from tpca_cli.framing import Framing
 from tpca_cli.sources.probe import Kind

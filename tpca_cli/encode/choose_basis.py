@@ -1,9 +1,4 @@
-"""Which basis for a group: method and framing by the smallest cost on a sample, then the fit.
-
-For each candidate a basis is fitted to the sample and the sample is coded at the step in question; what
-counts is bits, extrapolated to the whole group, plus the basis, plus the error at the exchange rate of the
-quantiser.
-"""
+"""Which basis for a group: the design that suits a sample, the fit, and what is stored of it."""
 
 from __future__ import annotations
 
@@ -16,23 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tpca_cli.archive.writer import basis_digest
-from tpca_cli.codec.basis_coding import code_basis, stored_bytes
+from tpca_cli.codec.basis_coding import code_basis
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import LED, TABLED
 from tpca_cli.codec.priors import shipped
-from tpca_cli.codec.tiling import TOGETHER
 from tpca_cli.codec.token_tables import TokenTables, fit_tables
-from tpca_cli.codec.tuning import PSNR, VISUAL, tune_for
+from tpca_cli.codec.tuning import PSNR, VISUAL, are_small, tune_for
+from tpca_cli.encode.choose_design import candidates, choose_design
 from tpca_cli.encode.fit_design import (
-    Design,
     FittedGroup,
-    design_operator,
     fit_spanned,
     sample_basis,
     spread_basis,
     suited,
 )
-from tpca_cli.encode.sample import pixel_count, take_images, take_sample
+from tpca_cli.encode.sample import fewer, pixel_count, take_images, take_sample
 from tpca_cli.encode.spread import Spread, sizes
 from tpca_cli.errors import TpcaError, UsageError, printable
 from tpca_cli.framing import TILE, Framing
@@ -41,98 +34,14 @@ from tpca_cli.rate import Range, Target
 from tpca_cli.sources.probe import Kind, Member, Survey, fitting
 from tpca_cli.sources.read_plan import Reading
 from tpca_cli.sources.scan import Skipped
-from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.basis import Rank1Basis, TensorBasis
-from tpca_cli.tensor_pca.fixed_basis import SCALE, FixedBasis, Floats, integer_basis
+from tpca_cli.tensor_pca.fixed_basis import FixedBasis, Floats, integer_basis
 
 if TYPE_CHECKING:
     from tpca_cli.basisfile import FittedBasis
 
-TILES = (8, 16)
-WORTH = 0.93  # of the bits of rank-1 tiles: a dense basis that does not promise so few is not tried
-MAX_WHOLE = 2**14  # samples of a whole frame that `auto` considers
-EXCHANGE = 0.15  # squared error per bit, in squared steps: the slope of a uniform quantiser at these rates
-MAX_SPANNED, SPANNED_BYTES = 4096, 2**30  # images, and their pixels, whose space `encode` finds
 FILTER_PIXELS = 2**19  # from which on every second picture of a sample is enough for a filter
 SPREAD_PIXELS = 2**21  # of the tiles that a sample is compared with
-
-
-def candidates(
-    members: Sequence[Member], kind: Kind, method: str, tile: int | None, sampled_whole: bool
-) -> list[Design]:
-    """What is worth trying, cheapest basis first."""
-    if method == "subspace":
-        return [Design("subspace", _one_frame(members, kind, tile))]
-    tiles = [Framing("tile", size, size, kind.channels) for size in ((tile,) if tile else TILES)]
-    shapes = {(member.height, member.width) for member in members}
-    if method == "operator":
-        return [Design("operator", framing) for framing in tiles[:1]]
-    designs = [Design("rank1", framing) for framing in tiles]
-    if method == "auto" and not tile and len(shapes) == 1 and sampled_whole:
-        h, w = next(iter(shapes))
-        if h * w * kind.channels <= MAX_WHOLE:
-            designs.append(Design("rank1", Framing("whole", h, w, kind.channels)))
-    if method == "auto" and sum(m.height * m.width for m in members) > 2**22:
-        designs.append(Design("operator", tiles[0]))
-    return designs
-
-
-def _one_frame(members: Sequence[Member], kind: Kind, tile: int | None) -> Framing:
-    """Whole images: tiles are many, and the space that they span is all there is."""
-    shapes = {(member.height, member.width) for member in members}
-    if tile or len(shapes) > 1:
-        raise UsageError("--method subspace takes whole images of one size: use --size, and no --tile")
-    (h, w) = next(iter(shapes))
-    size = len(members) * h * w * kind.channels * int(kind.dtype[1])
-    if len(members) > MAX_SPANNED or size > SPANNED_BYTES:
-        raise UsageError(
-            f"--method subspace of {len(members)} images with {size >> 20} MB of pixels is more than "
-            f"{MAX_SPANNED} or {SPANNED_BYTES >> 20} MB: use `tpca fit-basis --method subspace`, "
-            "then `tpca encode --basis`"
-        )
-    return Framing("whole", h, w, kind.channels)
-
-
-def choose_design(
-    designs: Sequence[Design], sample: Sequence[Pixels], kind: Kind, step: float, scale: float
-) -> Design:
-    """The design with the smallest cost; `scale` is pixels of the group per pixel of the sample."""
-    if len(designs) == 1 or not sample:
-        return designs[0]
-    if all(design.framing.kind == "tile" for design in designs):  # few tiles tell them apart
-        scale, sample = scale * pixel_count(sample) / pixel_count(fewer(sample)), fewer(sample)
-    costs: list[float] = []
-    lapped: list[bool] = []
-    for design in designs:
-        if design.method == "operator" and not _gains(design, sample, kind, step):
-            costs.append(math.inf)
-            lapped.append(False)
-            continue
-        basis = integer_basis(sample_basis(design, sample, kind, step), kind.dtype)
-        coder = Coder.train(list(sample), design.framing, basis, step, effort=0)
-        measured = coder.encode_all(sample, TOGETHER)
-        stored = stored_bytes(coder)
-        error_bits = sum(float(part.sse.sum()) for part in measured) / (EXCHANGE * step * step)
-        costs.append((sum(part.bits for part in measured) + error_bits) * scale + 8 * stored)
-        lapped.append(coder.lapped)
-    best = int(np.argmin(costs))
-    return replace(designs[best], lapped=lapped[best])
-
-
-def _gains(design: Design, sample: Sequence[Pixels], kind: Kind, step: float) -> bool:
-    """Whether eigentensors of tiles could be worth their bytes beside rank-1 ones, by the bits of a step.
-
-    On photographs they save 1 to 5 % of the bits in theory, and nothing beside lapping and contexts.
-    """
-    frames = np.concatenate([design.framing.split(picture) for picture in sample])  # (n, T, T, c)
-    operator = design_operator(design, kind)
-    operator.add(frames)
-    assert isinstance(operator, TensorOperator)
-    dense = np.linalg.eigvalsh(operator.matrix().astype(np.float64)) / len(frames)
-    plain = integer_basis(sample_basis(replace(design, method="rank1"), sample, kind, step), kind.dtype)
-    values = plain.analyze(np.ascontiguousarray(frames.transpose(1, 2, 3, 0), np.float64), 0) / SCALE
-    bits = [np.log2(1 + np.maximum(v, 0) / step**2).sum() for v in (dense, (values**2).mean(axis=1))]
-    return bool(bits[0] < WORTH * bits[1])
 
 
 FINE_STEP = 1 / 16
@@ -145,12 +54,6 @@ USUAL_FACTOR = 1.6  # of steps that are made for people, over what they are call
 GUESSED_FACTOR = (
     1.8  # of the steps that reach a PSNR with pictures that were JPEG files, over the first guess
 )
-FEWER = 4  # the part of a sample that steps are first tried on
-
-
-def fewer(sample: Sequence[Pixels]) -> Sequence[Pixels]:
-    """Part of a sample, for a first look."""
-    return sample[:: FEWER if len(sample) >= 4 * FEWER else 1]
 
 
 def for_filter(sample: Sequence[Pixels]) -> Sequence[Pixels]:
@@ -379,7 +282,9 @@ def draft_fitted(
     pictures, scope = sample.pictures, sample.range(kind, target)
     if target.kind == "quality" and method == "auto":
         method = "rank1"  # only its steps can be made for people
-    options = candidates(members, kind, method, tile, sample.whole)
+    sides = [(member.height, member.width) for member in members]
+    small = (not target.visual or are_small(sides)) and target.components is None
+    options = candidates(members, kind, method, tile, sample.whole, small)
     options = [replace(option, seen=target.visual) for option in options]
     pixels = sum(member.height * member.width for member in members)
     scale = pixels / max(pixel_count(pictures), 1)

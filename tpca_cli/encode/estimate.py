@@ -22,11 +22,10 @@ from tpca_cli.encode.choose_basis import (
     FINE_STEP,
     SAFETY,
     GroupDraft,
-    fewer,
     spans_all,
     tune_of,
 )
-from tpca_cli.encode.sample import pixel_count
+from tpca_cli.encode.sample import fewer, pixel_count
 from tpca_cli.errors import UsageError
 from tpca_cli.framing import TILE
 from tpca_cli.interfaces import Pixels
