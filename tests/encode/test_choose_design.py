@@ -10,6 +10,7 @@ import pytest
 from command import tpca
 from pictures import Pixels, natural, save
 
+from tpca_cli.encode import choose_design as choose_design_module
 from tpca_cli.encode.choose_design import candidates, choose_design
 from tpca_cli.sources.probe import Kind
 
@@ -38,6 +39,21 @@ def test_drawings_are_cut_into_small_tiles(channels: int, drawn: bool, side: int
     pictures = [drawing(64, channels, n) if drawn else natural(64, 64, channels, n) for n in some]
     designs = candidates([], kind, "rank1", None, sampled_whole=False, small=True)
     assert choose_design(designs, pictures, kind, 12.0, 1.0).framing.height == side
+
+
+@pytest.mark.parametrize("guessed", [True, False])
+def test_a_step_that_was_asked_for_does_not_grow(guessed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, coded = list[float](), choose_design_module._coded
+
+    def noted(*given: Any) -> Any:
+        tried.append(given[3])
+        return coded(*given)
+
+    monkeypatch.setattr(choose_design_module, "_coded", noted)
+    kind, pictures = Kind("u1", 3), [drawing(64, 3, n) for n in range(24)]
+    designs = candidates([], kind, "rank1", None, sampled_whole=False, small=True)
+    assert choose_design(designs, pictures, kind, 12.0, 1.0, guessed=guessed).framing.height == 4
+    assert len(tried) == 5 and (max(tried) > 12) == guessed
 
 
 def test_small_tiles_are_for_8_bits_and_where_they_are_asked_for() -> None:

@@ -288,7 +288,8 @@ def draft_fitted(
     options = [replace(option, seen=target.visual) for option in options]
     pixels = sum(member.height * member.width for member in members)
     scale = pixels / max(pixel_count(pictures), 1)
-    design = choose_design(options, pictures, kind, step * scope.unit, scale)
+    guessed = target.kind != "step"
+    design = choose_design(options, pictures, kind, step * scope.unit, scale, guessed=guessed)
     kept, skipped, spread = list(members), list[Skipped](), list[Pixels]()
     coded_at = _coded_at(target, step, scope, first_version)
     if design.method == "subspace":

@@ -27,9 +27,9 @@ from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.fixed_basis import SCALE, integer_basis
 
 TILES = (8, 16)
-SMALL_TILE, PROMISING, SMALL_WORTH = 4, 0.97, 0.985
-"""Tiles that serve drawings. A filter takes back more of what larger ones lose, so where these promise to
-take the first part of the cost of others, the two are compared with it, and these have to take the second."""
+SMALL_TILE, SMALL_WORTH = 4, 0.985
+"""Tiles that serve drawings, and some thumbnails at fine steps. They have to take this part of the cost of
+others twice: without a filter, and with one, which takes back more of what larger tiles lose."""
 NOISE = 1 / 4.5
 """The error, in steps, that a first guess of a step is made for (`rate.first_step`): it grows where less
 comes out."""
@@ -78,9 +78,18 @@ def _one_frame(members: Sequence[Member], kind: Kind, tile: int | None) -> Frami
 
 
 def choose_design(
-    designs: Sequence[Design], sample: Sequence[Pixels], kind: Kind, step: float, scale: float
+    designs: Sequence[Design],
+    sample: Sequence[Pixels],
+    kind: Kind,
+    step: float,
+    scale: float,
+    *,
+    guessed: bool = True,
 ) -> Design:
-    """The design with the smallest cost; `scale` is pixels of the group per pixel of the sample."""
+    """The design with the smallest cost; `scale` is pixels of the group per pixel of the sample.
+
+    A step that is `guessed` grows where less error comes out than it was guessed for.
+    """
     if len(designs) == 1 or not sample:
         return designs[0]
     if all(design.framing.kind == "tile" for design in designs):  # few tiles tell them apart
@@ -96,8 +105,9 @@ def choose_design(
     best = min((k for k in coded if k not in small), key=lambda k: costs[k])
     lapped = coded[best].lapped
     for k in small:
-        if costs[k] < PROMISING * costs[best]:
-            near = step * min(max(step * NOISE / math.sqrt(coded[best].error), 1.0), 3.0)
+        if costs[k] < SMALL_WORTH * costs[best]:
+            grows = min(max(step * NOISE / math.sqrt(coded[best].error), 1.0), 3.0) if guessed else 1.0
+            near = step * grows
             one, other = (_coded(designs[n], sample, kind, near, 1, coded[n].lapped) for n in (k, best))
             if one.price(near, LAMBDA) < SMALL_WORTH * other.price(near, LAMBDA):
                 return replace(designs[k], lapped=False)
