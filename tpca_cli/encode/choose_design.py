@@ -27,9 +27,10 @@ from tpca_cli.tensor_pca.algorithm1 import TensorOperator
 from tpca_cli.tensor_pca.fixed_basis import SCALE, integer_basis
 
 TILES = (8, 16)
-SMALL_TILE, SMALL_WORTH = 4, 0.985
-"""Tiles that serve drawings, and some thumbnails at fine steps. They have to take this part of the cost of
-others twice: without a filter, and with one, which takes back more of what larger tiles lose."""
+SMALL_TILE, PROMISING, SMALL_WORTH = 4, 0.985, 0.99
+"""Tiles that serve drawings, and some thumbnails at fine steps. They have to take the first part of the
+cost of others without a filter, and the second with one, which takes back more of what larger tiles lose."""
+MANY_PIXELS = 2**18  # of a sample, half of which tell as much: filters take time
 NOISE = 1 / 4.5
 """The error, in steps, that a first guess of a step is made for (`rate.first_step`): it grows where less
 comes out."""
@@ -105,10 +106,11 @@ def choose_design(
     best = min((k for k in coded if k not in small), key=lambda k: costs[k])
     lapped = coded[best].lapped
     for k in small:
-        if costs[k] < SMALL_WORTH * costs[best]:
+        if costs[k] < PROMISING * costs[best]:
             grows = min(max(step * NOISE / math.sqrt(coded[best].error), 1.0), 3.0) if guessed else 1.0
             near = step * grows
-            one, other = (_coded(designs[n], sample, kind, near, 1, coded[n].lapped) for n in (k, best))
+            some = sample[:: 2 if pixel_count(sample) >= MANY_PIXELS else 1]
+            one, other = (_coded(designs[n], some, kind, near, 1, coded[n].lapped) for n in (k, best))
             if one.price(near, LAMBDA) < SMALL_WORTH * other.price(near, LAMBDA):
                 return replace(designs[k], lapped=False)
     return replace(designs[best], lapped=lapped)
