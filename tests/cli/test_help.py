@@ -11,7 +11,7 @@ import click
 import pytest
 from command import tpca
 
-from tpca_cli.cli.help import SCREEN, THEMES, WIDTH, Command
+from tpca_cli.cli.help import OTHER, SCREEN, THEMES, WIDTH, Command
 from tpca_cli.cli.main import COMMANDS
 from tpca_cli.cli.main import tpca as group
 
@@ -41,6 +41,7 @@ def test_the_long_form_has_every_option_once_and_its_theme(name) -> None:
     context = click.Context(command)
     shown = [option for _, options in command.themes(context) for option in options]
     assert len(shown) == len({id(option) for option in shown})
+    assert OTHER not in dict(command.themes(context))
     for theme, options in command.themes(context):
         section = page.split(f"\n{theme}:\n")[1].split("\n\n")[0]
         assert all(option.opts[0] in section for option in options)

@@ -40,7 +40,7 @@ THEMES = {
         "salvage",
     ),
     "Writing": (
-        "output", "to", "shard_bytes", "format", "append", "on_change", "plain", "dtype", "compress",
+        "output", "to", "shard_bytes", "format", "append", "on_change", "coding", "plain", "dtype", "compress",
         "cache", "scores", "resume", "force",
     ),
     "Running": (
