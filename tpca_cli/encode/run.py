@@ -237,15 +237,15 @@ class _Passes:
             raise TargetError(_unreachable(target, *self._last))
         missed, (miss, best) = "", self._best
         if miss > 0:
-            reached = best.psnr
-            closest = _shown(target, best, _measured(target, best))
+            value = _measured(target, best)
             if best.index.names:
-                self.say(f"the closest that these images allow is {closest}")
-            if miss > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(reached):
+                self.say(f"the closest that these images allow is {_shown(target, best, value)}")
+            if miss > FAR_DB and target.kind != "quality" and not interval.ceiling and math.isfinite(value):
                 word = "aimed at" if target.detail else "asked for"
-                missed = (
-                    f"{target.kind} {target.value:g} was {word}; no step comes closer than {reached:.2f} dB"
-                )
+                closest = f"{value:.2f} dB" if target.kind == "psnr" else f"{1 - 10 ** (-value / 10):.6g}"
+                missed = f"{target.kind} {target.value:g} was {word}; no step comes closer than {closest}"
+                if target.kind == "psnr" and round(value, 2) != round(best.psnr, 2):
+                    missed += f", counted from the contrast that images have: {best.psnr:.2f} dB of the range"
         return replace(best, tried=tuple(self._tried), missed=missed)
 
     def _mended(self, result: Assembled, value: float) -> bool:
