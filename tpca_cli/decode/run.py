@@ -83,6 +83,8 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
         raise UsageError("--force replaces what --resume would keep: give one of them")
     chosen, unknown = selected(archive, request.select, request.named)
     targets = plan(archive, chosen, request.format)
+    if request.salvage:
+        _check_linked(archive, targets)
     check_output(request, [target.name for target in targets])
     blocks: dict[int, list[Target]] = {}
     for target in targets:
@@ -116,6 +118,24 @@ def decode(request: DecodeRequest, archive: Restorable, progress: Progress | Non
     written = [t.name for t in targets if archive.names_bytes[t.position] not in lost]
     store.sync_folders(request.output, folders_of(written))
     return result
+
+
+def _check_linked(archive: Restorable, targets: Sequence[Target]) -> None:
+    """Refuse images that need bases of other files of which none is at hand: nothing of them is damaged."""
+    from tpca_cli.archive.reader import Archive
+
+    if not isinstance(archive, Archive):
+        return
+    needed = sorted({int(archive.index.blocks["group"][target.image.block]) for target in targets})
+    linked = [n for n in needed if archive.groups[n].basis is None and not archive.is_exact(n)]
+    problems = []
+    for number in linked:
+        try:
+            archive.coder(number)
+        except FileRefused as error:
+            problems.append(error)
+    if problems and len(problems) == len(linked):
+        raise problems[0]
 
 
 def _runs(blocks: Sequence[list[Target]], workers: int) -> list[list[Target]]:

@@ -69,7 +69,7 @@ def verify_archive(
     for number, group in enumerate(archive.groups):
         if archive.is_exact(number):
             exact.coder(group)
-        elif group.basis is not None:  # a linked one is checked when its file is named
+        elif decode or group.basis is not None:  # a linked one is checked when its file is named
             archive.coder(number)
     blocks = len(index.blocks["size"])
     damage: list[Damage] = []
