@@ -74,6 +74,18 @@ def test_a_size_that_is_named_as_possible_is(photos, tmp_path, option) -> None:
     assert tpca(*asked, told.rstrip().rpartition(" about ")[2], code=None).code in (0, 3)
 
 
+@pytest.mark.parametrize("target", [("--max-bytes", 30000), ("--ratio", 5), ("--max-bytes", 300)])
+def test_what_would_be_larger_than_its_sources_is_refused_as_such(tmp_path, target) -> None:
+    """A budget that there is room in is not what cannot be kept."""
+    save(tmp_path / "in" / "plain.png", np.full((200, 200, 3), 90, np.uint8), optimize=True)
+    asked = ("encode", tmp_path / "in", "-o", tmp_path / "a.h5", *target)
+    told = tpca(*asked, code=1).err
+    assert "of the files: ask for a lower quality, try --exact, or add --force" in told
+    assert "cannot be kept" not in told and not (tmp_path / "a.h5").exists()
+    kept = tpca(*asked, "--force", code=None)
+    assert kept.code in (0, 3) if target[1] != 300 else "allow about" in kept.err
+
+
 def test_targets_exclude_one_another(photos, tmp_path) -> None:
     assert tpca("encode", photos, "-o", tmp_path / "a.h5", "--psnr", 30, "--step", 4, code=2).err
 

@@ -188,7 +188,8 @@ def reach_target(
         return replace(result, tried=(Tried(step, result.psnr, result.payload_bytes),))
 
     reference = max((draft.range.reference for draft in drafts), default=255.0)
-    interval = target.interval(found.raw_bytes, math.inf if request.force else found.source_bytes, reference)
+    most = math.inf if request.force else found.source_bytes
+    interval = target.interval(found.raw_bytes, most, reference)
     finest = FINEST * min(1.0, 255 / reference)
     search = StepSearch(interval, _starting_step(target, reference), finest, COARSEST)
     _search_on_samples(search, target, drafts, progress, quick=True)
@@ -198,7 +199,7 @@ def reach_target(
     search = StepSearch(interval, search.step, finest, COARSEST, search.local_slope)
     passes = _Passes(request, drafts, skipped, search, say, progress)
     passes.run()
-    return passes.result()
+    return passes.result(most)
 
 
 @dataclass
@@ -229,12 +230,14 @@ class _Passes:
                 break
             self._tell(result.step, f"trying {self.search.step:.3f}")
 
-    def result(self) -> Assembled:
-        """The best of them."""
+    def result(self, most: float) -> Assembled:
+        """The best of them; `most`: bytes that a file with a budget may take, whatever the budget is."""
         target, interval = self.request.target, self.search.interval
         if self._best is None:
             assert self._last is not None
-            raise TargetError(_unreachable(target, *self._last))
+            size = 10 ** (self._last[1] / 10)
+            larger = interval.ceiling and size > most
+            raise TargetError(_growth(size, most) if larger else _unreachable(target, *self._last))
         missed, (miss, best) = "", self._best
         if miss > 0:
             value = _measured(target, best)
@@ -387,14 +390,17 @@ def _unreachable(target: Target, result: Assembled, value: float) -> str:
     )
 
 
+def _growth(size: float, most: float) -> str:
+    return (
+        f"the archive would take {human(round(size))}, more than the {human(round(most))} of the files: "
+        "ask for a lower quality, try --exact, or add --force"
+    )
+
+
 def _refuse_growth(request: EncodeRequest, result: Assembled, found: Survey) -> None:
     """An archive larger than its sources is rarely what somebody wants: say so before it is written."""
-    size = result.payload_bytes
-    if size > found.source_bytes and not request.force:
-        raise TargetError(
-            f"the archive would take {human(size)}, more than the {human(found.source_bytes)} of the files: "
-            "ask for a lower quality, or add --force"
-        )
+    if result.payload_bytes > found.source_bytes and not request.force:
+        raise TargetError(_growth(result.payload_bytes, found.source_bytes))
 
 
 def _tell_of_exact(request: EncodeRequest, result: Assembled, found: Survey, say: Say) -> None:
