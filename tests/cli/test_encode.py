@@ -86,6 +86,15 @@ def test_what_would_be_larger_than_its_sources_is_refused_as_such(tmp_path, targ
     assert kept.code in (0, 3) if target[1] != 300 else "allow about" in kept.err
 
 
+def test_the_share_of_jpeg_files_is_that_of_the_archive(tmp_path) -> None:
+    for number in range(4):
+        save(tmp_path / "in" / f"{number}.jpg", natural(96, 128, seed=number), quality=60)
+    ended = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--psnr", 43, "--force")
+    size = sum(path.stat().st_size for path in (tmp_path / "in").iterdir())
+    share = (tmp_path / "a.h5").stat().st_size / size
+    assert f"this takes {share:.0%} of the files: `--exact`" in ended.err
+
+
 def test_targets_exclude_one_another(photos, tmp_path) -> None:
     assert tpca("encode", photos, "-o", tmp_path / "a.h5", "--psnr", 30, "--step", 4, code=2).err
 

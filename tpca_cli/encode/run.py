@@ -11,7 +11,7 @@ larger than the range, the range grows and the search goes on, so that what is s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,9 +86,10 @@ def encode(request: EncodeRequest, say: Say, progress: Progress | None = None) -
         if not result.index.names:  # their headers were good, their pixels are not
             raise nothing_usable(request.sources, result.skipped, found.ignored)
         _refuse_growth(request, result, found)
-        _tell_of_exact(request, result, found, say)
         written = write_assembled(request.output, result, request.target, force=request.force)
-    return replace(result, ignored=found.ignored, facts=archive_facts(written))
+    facts = archive_facts(written)
+    _tell_of_exact(facts, found, say)
+    return replace(result, ignored=found.ignored, facts=facts)
 
 
 def draft_groups(
@@ -403,15 +404,16 @@ def _refuse_growth(request: EncodeRequest, result: Assembled, found: Survey) -> 
         raise TargetError(_growth(result.payload_bytes, found.source_bytes))
 
 
-def _tell_of_exact(request: EncodeRequest, result: Assembled, found: Survey, say: Say) -> None:
+def _tell_of_exact(facts: Mapping[str, Any], found: Survey, say: Say) -> None:
     """Nearly as many bytes as JPEG files take bit for bit are rarely well spent on less."""
     members = [member for group in found.groups.values() for member in group]
     jpeg = sum(member.ref.size for member in members if member.ref.name.lower().endswith(JPEG_ENDINGS))
     resized = any(member.resized for member in members)
-    if not resized and jpeg > 0.9 * found.source_bytes and result.payload_bytes > EXACT_SHARE * jpeg:
+    size, files = facts["archive_bytes"], facts["source_bytes"]
+    if not resized and jpeg > 0.9 * found.source_bytes and size > EXACT_SHARE * jpeg:
         say(
-            f"this takes {result.payload_bytes / found.source_bytes:.0%} of the files: `--exact` keeps "
-            f"JPEG files bit for bit, usually in about {EXACT_SHARE:.0%} of their bytes"
+            f"this takes {size / files:.0%} of the files: `--exact` keeps JPEG files bit for bit, usually in "
+            f"about {EXACT_SHARE:.0%} of their bytes"
         )
 
 
