@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import tpca
-from pictures import folder
+from pictures import folder, natural, save
 
 import tpca_cli
 from tpca_cli.cli.main import COMMANDS, options_of
@@ -157,3 +157,39 @@ def test_the_version_comes_with_those_of_the_libraries() -> None:
     assert first == f"tpca {tpca_cli.__version__}" and python.startswith("Python 3.")
     for name in ("numpy", "scipy", "h5py", "pillow", "wasmtime", "click"):
         assert f"{name} " in libraries
+
+
+@pytest.mark.parametrize("made", [("--quality", 60), ("--exact",), ("--max-error", 2), ("--step", 8)])
+@pytest.mark.parametrize("where", ["file", "variable"])
+def test_a_target_that_is_not_typed_is_for_new_archives(here, monkeypatch, made, where) -> None:
+    """An archive has its own: what it was made with stays what new images are made with."""
+    tpca("encode", "../photos", "-o", "a.h5", *made, "--force", code=None)
+    before = tpca("inspect", "a.h5", "--json").json
+    if where == "file":
+        (here / "tpca.toml").write_text('[encode]\npsnr = 30\ncomponents = 3\ncoding = "fast"\n')
+    else:
+        monkeypatch.setenv("TPCA_PSNR", "30")
+        monkeypatch.setenv("TPCA_ENCODE_CODING", "fast")
+    save(here.parent / "more" / "new.png", natural(130, 140, seed=60))
+    append = ("encode", here.parent / "more", "-o", "a.h5", "--append")
+    assert tpca(*append, "--dry-run", "--json").json["new"] == 1
+    tpca(*append, code=None)
+    after = tpca("inspect", "a.h5", "--json").json
+    assert after["images"] == before["images"] + 1 and after["target"] == before["target"]
+    methods, codings = ({group[name] for group in after["groups"]} for name in ("method", "coding"))
+    assert methods == {group["method"] for group in before["groups"]}
+    assert codings == {group["coding"] for group in before["groups"]}
+    if "--exact" not in made and "--max-error" not in made:
+        assert "leave the target out" in tpca(*append, "--psnr", 33, code=2).err
+
+
+def test_exact_images_of_a_file_are_for_new_archives(here) -> None:
+    tpca("encode", "../photos", "-o", "a.h5", "--psnr", 33)
+    (here / "tpca.toml").write_text("[encode]\nexact = true\n")
+    (here.parent / "more").mkdir()
+    (here.parent / "more" / "notes.txt").write_text("no image")
+    save(here.parent / "more" / "new.png", natural(130, 140, seed=60))
+    append = ("encode", here.parent / "more", "-o", "a.h5", "--append", "--coding", "small")
+    assert tpca(*append, "--dry-run", "--json").json["new"] == 1
+    facts = tpca(*append, "--json", code=None).json
+    assert facts["appended"]["added"] == 1 and facts["method"] == "rank1"

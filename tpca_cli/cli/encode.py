@@ -199,7 +199,7 @@ def command(
     from tpca_cli.encode.run import EncodeRequest
     from tpca_cli.sources.read_plan import Reading
 
-    given, target = _target(components, tune)
+    target, typed = _target(components, tune)
     if not append and (refit or on_change != "replace"):
         options.refuse_typed(("refit", "on_change"), "{} belongs to --append")
     if basis is not None and (tile or method != "auto"):
@@ -209,16 +209,16 @@ def command(
     reading = Reading(size, work.max_pixels, work.on_error, work.workers, memory=work.memory)
     reading = replace(reading, strip_metadata=strip_metadata, whole=target.kind == "max_error")
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, work.force)
-    request = replace(request, coding=_coding(coding, target))
-    addition = AppendRequest(request, on_change, refit, target if given else None) if append else None
+    request = replace(request, coding=_coding(coding, typed if append and output.exists() else target))
+    addition = AppendRequest(request, on_change, refit, typed, _typed("coding")) if append else None
     if work.dry_run:
         return _plan(console, request, addition, work.cluster)
     return _locked(console, request, addition, work)
 
 
-def _coding(coding: str | None, target: Target) -> str | None:
+def _coding(coding: str | None, target: Target | None) -> str | None:
     """How blocks are coded, where there is a choice."""
-    if target.kind == "max_error":
+    if target is not None and target.kind == "max_error":
         options.refuse_typed(("coding",), "{} is for images that lose something: leave it out")
         return None
     return coding
@@ -235,16 +235,24 @@ def _which_basis(basis: Path | None, method: str, tile: int | None) -> tuple[Pat
 TARGETS = ("psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error")
 
 
-def _target(components: int | None, tune: str | None) -> tuple[bool, Target]:
-    """Whether the options ask for a target, and which one it is."""
+def _target(components: int | None, tune: str | None) -> tuple[Target, Target | None]:
+    """The target of a new archive, and what of it stands on the command line, for one that has its own."""
     from tpca_cli.rate import Target
 
     given = click.get_current_context().params
     asked = options.in_force(**{name: given[name] for name in TARGETS})
-    if asked.pop("exact"):
-        asked["max_error"] = 0
-    found = components is not None or any(value is not None for value in asked.values())
-    return found, Target.choose(components, tune, **asked)
+    typed = {name: _typed(name) for name, value in asked.items() if value not in (None, False)}
+    for values in (asked, typed):
+        if values.pop("exact", False):
+            values["max_error"] = 0
+    target, few = Target.choose(components, tune, **asked), _typed("components")
+    known = few is not None or any(value is not None for value in typed.values())
+    return target, Target.choose(few, tune, **typed) if known else None
+
+
+def _typed(name: str) -> Any:
+    """The value of an option that stands on the command line; None where it comes from elsewhere."""
+    return click.get_current_context().params[name] if options.strength(name) == len(options.GIVEN) else None
 
 
 def _plan(

@@ -57,6 +57,7 @@ class AppendRequest:
     on_change: str = "replace"
     refit: bool = False
     target: Target | None = None  # what the command line asks for: it must be what the archive was made with
+    coding: str | None = None  # the same; that of `encode` is for an archive that has none yet
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def append(request: AppendRequest, say: Say, progress: Progress | None = None) -
         require_pictures(printable(archive.path), archive.holds_tensors)
         target = Target.from_dict(archive.target)
         added = _target_of_new(archive, target, request.target)
-        asked = replace(asked, coding=_coding_of_new(archive, asked.coding))
+        asked = replace(asked, coding=_coding_of_new(archive, request))
         reading = replace(asked.reading, digest_bytes=archive.digest_bytes, whole=added.kind == "max_error")
         asked = replace(asked, reading=reading)
         found = scanned(asked, whole=any_exact(archive.meta["groups"]))
@@ -131,11 +132,11 @@ def _target_of_new(archive: Archive, target: Target, asked: Target | None) -> Ta
     )
 
 
-def _coding_of_new(archive: Archive, asked: str | None) -> str | None:
+def _coding_of_new(archive: Archive, request: AppendRequest) -> str | None:
     """How new images are coded: as those that are there."""
     lossy = [group.meta for n, group in enumerate(archive.groups) if not archive.is_exact(n)]
-    held = ("fast" if "fast" in map(coding_of, lossy) else "small") if lossy else asked
-    if asked is None or asked == held:
+    held = ("fast" if "fast" in map(coding_of, lossy) else "small") if lossy else request.encode.coding
+    if request.coding in (None, held):
         return held
     raise UsageError(
         f"{printable(archive.path)} was made with --coding {held}: "
@@ -148,10 +149,11 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
     limit = usual_or_more(request.encode.reading.max_pixels)
     with Archive(request.encode.output, ready=False, max_pixels=limit) as archive:
         require_pictures(printable(archive.path), archive.holds_tensors)
-        _target_of_new(archive, Target.from_dict(archive.target), request.target)  # may be refused
-        _coding_of_new(archive, request.encode.coding)
-        found = scanned(request.encode, whole=any_exact(archive.meta["groups"]))
-        news = changes(archive, found.refs, request.encode.reading)
+        added = _target_of_new(archive, Target.from_dict(archive.target), request.target)
+        _coding_of_new(archive, request)
+        reading = replace(request.encode.reading, whole=added.kind == "max_error")
+        found = scanned(replace(request.encode, reading=reading), whole=any_exact(archive.meta["groups"]))
+        news = changes(archive, found.refs, reading)
         return {
             "new": len(news.new),
             "changed": len(news.changed),
