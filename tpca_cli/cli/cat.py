@@ -54,8 +54,9 @@ def command(
 ) -> int:
     """Write the image NAME of ARCHIVE to stdout, with its metadata; `tpca ls` shows the names.
 
-    Only the block that holds it is read. With --json, an object with name and size, and the file in base64 as
-    `data`. Exit code 1 if there is no such image.
+    Only the block that holds it is read. A tensor comes as the .npy or TIFF file that decode writes. With
+    --json, an object with name and size, and the file in base64 as `data`. Exit code 1 if there is no such
+    image.
     """
     if sys.stdout.isatty() and not console.as_json:
         raise UsageError("an image is no text for a terminal: redirect it, as in '> image.png'")

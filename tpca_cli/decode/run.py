@@ -13,15 +13,19 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tpca_cli import images, store
-from tpca_cli.decode.plan import AS_FILE, Restorable, Target, described, plan
+from tpca_cli.decode.plan import AS_FILE, SAME, Restorable, Target, described, plan
 from tpca_cli.errors import FileRefused, OutputExists, StorageError, TpcaError, UsageError, printable
 from tpca_cli.formats import CHANNELS, DTYPES
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.memory import DEFAULT_MEMORY, Room, keeping_bytes, writing_bytes
 from tpca_cli.names import check_names, folders_of, matching
 from tpca_cli.parallel import busy_map, ordered_map
+
+if TYPE_CHECKING:
+    from tpca_cli.archive.reader import Archive
 
 WRITERS, WAITING = 4, 96
 """Files of a worker that are on their way to the disk while it goes on, and with those that wait for it."""
@@ -282,7 +286,7 @@ class OneFile:
     notes: tuple[str, ...]
 
 
-def one_file(archive: Restorable, name: str, format: str | None, components: int | None = None) -> OneFile:
+def one_file(archive: Archive, name: str, format: str | None, components: int | None = None) -> OneFile:
     """One image of an open archive, encoded as `decode` would write it."""
     wanted = os.fsencode(name)
     if wanted not in archive.names_bytes:
@@ -290,9 +294,28 @@ def one_file(archive: Restorable, name: str, format: str | None, components: int
             f"no image {printable(wanted)} in {printable(archive.path)}; `tpca ls` shows the names"
         )
     position = archive.names_bytes.index(wanted)
+    if archive.holds_tensors:
+        return _tensor_file(archive, position, format, components)
     (target,) = plan(archive, [position], format)
     archive.prepare()
     return file_of(archive, target, components)
+
+
+def _tensor_file(archive: Archive, position: int, format: str | None, components: int | None) -> OneFile:
+    """One tensor in the form that it had."""
+    from tpca_cli.images import arrays
+
+    name, form = archive.names_bytes[position], archive.about_tensor(position)["form"]
+    if form == "slices":
+        raise UsageError(
+            f"{printable(name)} is a folder of slices, not one file: "
+            f"tpca decode {printable(archive.path)} --select {printable(name)} -o FOLDER"
+        )
+    if format not in (None, SAME, form):
+        raise UsageError(f"{printable(name)} is a tensor and comes as {form}: leave --format out")
+    write = arrays.tiff_bytes if form == "tiff" else arrays.npy_bytes
+    data, number = write(archive.tensor(position, components=components)), int(archive.alive[position])
+    return OneFile(name, name, data, archive.index.mode(number), *archive.index.shape(number), ())
 
 
 def file_of(archive: Restorable, target: Target, components: int | None = None) -> OneFile:
