@@ -199,7 +199,7 @@ def command(
     from tpca_cli.encode.run import EncodeRequest
     from tpca_cli.sources.read_plan import Reading
 
-    target, typed = _target(components, tune)
+    target, typed, typed_coding = _target(components, tune)
     if not append and (refit or on_change != "replace"):
         options.refuse_typed(("refit", "on_change"), "{} belongs to --append")
     if basis is not None and (tile or method != "auto"):
@@ -210,7 +210,7 @@ def command(
     reading = replace(reading, strip_metadata=strip_metadata, whole=target.kind == "max_error")
     request = EncodeRequest(sources, output, target, reading, basis, link_basis, method, tile, work.force)
     request = replace(request, coding=_coding(coding, typed if append and output.exists() else target))
-    addition = AppendRequest(request, on_change, refit, typed, _typed("coding")) if append else None
+    addition = AppendRequest(request, on_change, refit, typed, typed_coding) if append else None
     if work.dry_run:
         return _plan(console, request, addition, work.cluster)
     return _locked(console, request, addition, work)
@@ -235,24 +235,21 @@ def _which_basis(basis: Path | None, method: str, tile: int | None) -> tuple[Pat
 TARGETS = ("psnr", "quality", "energy", "max_bytes", "ratio", "step", "exact", "max_error")
 
 
-def _target(components: int | None, tune: str | None) -> tuple[Target, Target | None]:
-    """The target of a new archive, and what of it stands on the command line, for one that has its own."""
+def _target(components: int | None, tune: str | None) -> tuple[Target, Target | None, str | None]:
+    """The target of a new archive; target and coding on the command line, for one that has its own."""
     from tpca_cli.rate import Target
 
     given = click.get_current_context().params
     asked = options.in_force(**{name: given[name] for name in TARGETS})
-    typed = {name: _typed(name) for name, value in asked.items() if value not in (None, False)}
+    known = {**asked, "components": components, "coding": given["coding"]}
+    known = {name: value for name, value in known.items() if value not in (None, False)}
+    typed = {name: value for name, value in known.items() if options.strength(name) == len(options.GIVEN)}
+    coding, few = typed.pop("coding", None), typed.pop("components", None)
     for values in (asked, typed):
         if values.pop("exact", False):
             values["max_error"] = 0
-    target, few = Target.choose(components, tune, **asked), _typed("components")
-    known = few is not None or any(value is not None for value in typed.values())
-    return target, Target.choose(few, tune, **typed) if known else None
-
-
-def _typed(name: str) -> Any:
-    """The value of an option that stands on the command line; None where it comes from elsewhere."""
-    return click.get_current_context().params[name] if options.strength(name) == len(options.GIVEN) else None
+    own = Target.choose(few, tune, **typed) if typed or few else None
+    return Target.choose(components, tune, **asked), own, coding
 
 
 def _plan(
