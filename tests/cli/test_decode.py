@@ -150,3 +150,11 @@ def test_an_archive_is_opened_once(archive, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(read, "open_bytes", lambda path: opened.append(path) or genuine(path))
     tpca("decode", archive, "-o", tmp_path / "out", "--workers", 1)
     assert len(opened) == 1
+
+
+def test_a_folder_without_a_name_is_refused(archive, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "'.' is the current one" in tpca("decode", archive, "-o", "", code=2).err
+    assert not list(tmp_path.iterdir())
+    tpca("decode", archive, "-o", ".")
+    assert list(tmp_path.iterdir())

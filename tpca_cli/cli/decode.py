@@ -27,9 +27,19 @@ Examples:
   tpca decode damaged.h5 -o rescued/ --salvage"""
 
 
+class Folder(options.Output):
+    """A folder to write into, by its name: an empty one comes from a variable of a script that is not set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or a usage error."""
+        if not str(value):
+            self.fail("the name of the folder is empty: '.' is the current one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command("decode", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
-@click.option("-o", "--output", required=True, type=options.Output(), help="The folder to write into.")
+@click.option("-o", "--output", required=True, type=Folder(), help="The folder to write into.")
 @options.select_option
 @click.option(
     "--select-from",
