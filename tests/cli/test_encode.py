@@ -193,3 +193,33 @@ def test_where_jpeg_files_would_be_smaller_exactly_that_is_said(tmp_path) -> Non
 def test_the_plan_writes_nothing(photos, tmp_path) -> None:
     facts = tpca("encode", photos, "-o", tmp_path / "a.h5", "--dry-run", "--json").json
     assert facts["images"] == 14 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--exact", "--tile", 8),
+        ("--exact", "--size", "32x32"),
+        ("--exact", "--strip-metadata"),
+        ("--max-error", 2, "--basis", "BASIS"),
+        ("--max-error", 2, "--link-basis"),
+        ("--link-basis", "--psnr", 30),
+        ("--method", "subspace", "--components", 3),
+        ("--method", "subspace", "--tile", 8, "--step", 8),
+    ],
+)
+def test_a_plan_refuses_what_the_run_refuses(photos, tmp_path, wrong) -> None:
+    tpca("fit-basis", photos, "-o", tmp_path / "basis.h5", "--tile", 8)
+    words = [tmp_path / "basis.h5" if word == "BASIS" else word for word in wrong]
+    asked = ("encode", photos, "-o", tmp_path / "a.h5", *words)
+    assert tpca(*asked, "--dry-run", code=2).err == tpca(*asked, code=2).err
+
+
+def test_a_planned_append_of_exact_images_refuses_what_the_run_refuses(photos, tmp_path) -> None:
+    tpca("encode", photos, "-o", tmp_path / "a.h5", "--exact")
+    asked = ("encode", photos, "-o", tmp_path / "a.h5", "--append", "--tile", 8)
+    for planned in ((), ("--dry-run",)):
+        tpca(*asked, *planned)  # there is nothing to add
+    save(tmp_path / "in" / "new.png", natural(48, 64, seed=50))
+    told = [tpca(*asked, tmp_path / "in", *planned, code=2).err for planned in ((), ("--dry-run",))]
+    assert told[0] == told[1]

@@ -257,6 +257,7 @@ def _plan(
 ) -> int:
     """What the run would do, from headers alone."""
     from tpca_cli.encode.append import plan_append
+    from tpca_cli.encode.exact import check_request
     from tpca_cli.encode.remote import encode_cluster_costs
     from tpca_cli.encode.run import plan_encoding
 
@@ -264,6 +265,8 @@ def _plan(
     if addition is not None and request.output.exists():
         facts = {**plan_append(addition)}
     else:
+        if request.target.kind == "max_error":
+            check_request(request)
         facts = plan_encoding(request, console.progress)
         if cluster is not None:
             facts |= encode_cluster_costs(facts, cluster)

@@ -154,6 +154,8 @@ def plan_append(request: AppendRequest) -> dict[str, Any]:
         reading = replace(request.encode.reading, whole=added.kind == "max_error")
         found = scanned(replace(request.encode, reading=reading), whole=any_exact(archive.meta["groups"]))
         news = changes(archive, found.refs, reading)
+        if added.kind == "max_error" and (news.new or (news.changed and request.on_change == "replace")):
+            check_request(request.encode)
         return {
             "new": len(news.new),
             "changed": len(news.changed),

@@ -24,6 +24,7 @@ from tpca_cli.checkpoint import check_partial, removed_unless_interrupted
 from tpca_cli.codec.contexts import CODINGS, PREDICTORS
 from tpca_cli.encode.assemble import Assembled, Tried, assemble, mend, share_for, write_assembled
 from tpca_cli.encode.choose_basis import GroupDraft, draft_fitted, draft_given
+from tpca_cli.encode.choose_design import candidates
 from tpca_cli.encode.code_blocks import ALL, GroupPlan, Share, coding_checkpoint
 from tpca_cli.encode.estimate import sample_value, target_for, target_with, truncation_step
 from tpca_cli.encode.workers import LOCAL, Workers
@@ -422,6 +423,11 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
     found = restorable(survey(request.sources, request.reading, progress, request.workers.probe))
     require_images(found, request.sources)
     asked = target_for(request.target, found, request.method, _given(request))
+    if request.basis is None:
+        if request.link_basis:
+            raise UsageError("--link-basis needs --basis: there is no other file that would hold the basis")
+        for kind, members in found.groups.items():
+            candidates(members, kind, request.method, request.tile, False, False)  # may be refused
     return {
         "images": found.count,
         "groups": {str(kind): len(members) for kind, members in found.groups.items()},
