@@ -9,8 +9,10 @@ Good enough is what the caller says or, without a word, both of these for each i
 - not more than `SLACK_DB` below the PSNR, or `SLACK_QUALITY` below the quality, that was asked for
   (`PLAIN_DB` if that was neither), or, for a step, an error of at most one step;
 - an error of at most `VARIANCE_SHARE` of the variance of the image itself, or of one gray level: a picture of
-  little contrast can lose all of it at any PSNR. An image that is nearly constant, within a gray level, has
-  nothing to lose. This holds beside a least quality as well, which forgives such losses.
+  little contrast can lose all of it at any PSNR. One that is nearly constant, within a gray level, has its
+  color to lose, at less than `PLAIN_DB`. This holds beside a least quality as well, which forgives such
+  losses, and for colors, where they are seen, and alpha apart: an archive has one error for both, so an image
+  is decoded if that is too large for one of them.
 
 What was archived exactly, or within a stated error, is held to that. Images that joined an archive of these
 with a loss are held to `PLAIN_DB`: what was asked for them is not known.
@@ -34,15 +36,17 @@ from tpca_cli.archive.reader import Archive
 from tpca_cli.errors import FileRefused, ImageRefused, StorageError, printable
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import ordered_map
-from tpca_cli.quality import psnr
+from tpca_cli.quality import PLAIN_DB, Part, errors_of, loses_detail, parts_of, psnr
 from tpca_cli.sources.scan import Ignored, ImageRef, Skipped, require_some, scan
 
 WORST = 5
 SLACK_DB = 6.0  # an image below the pooled quality by more is an outlier
 SLACK_QUALITY = 30.0  # the same on the scale of SSIMULACRA 2, where images of one step differ more
-PLAIN_DB = 30.0  # where the archive was asked for a size, and for no quality
 VARIANCE_SHARE = 0.1
-OWN_SHARE = f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance"
+OWN_SHARE = (
+    f"an error of at most {VARIANCE_SHARE:.0%} of the image's variance or a gray level, in colors and in "
+    f"alpha ({PLAIN_DB:g} dB where they are nearly constant)"
+)
 IDENTICAL_BYTES, IDENTICAL_PIXELS = "identical bytes", "identical pixels"
 LEVELS = 4095  # a gray level is one value, or 1/LEVELS of a larger range
 
@@ -82,11 +86,11 @@ class Requirements:
 
 
 class Measured(NamedTuple):
-    """What an archived image lost: PSNR, SSIMULACRA 2 where it is known, and the mean squared error."""
+    """What an archived image lost: PSNR, SSIMULACRA 2 where it is known, and the error of each part."""
 
     decibels: float
     seen: float | None
-    mse: float
+    parts: list[Part]
 
 
 @dataclass(frozen=True)
@@ -156,18 +160,27 @@ class Floor:
             floor, why = PLAIN_DB, "the archive was asked for no quality"
         return cls((floor,) * len(metas), True, f"{floor:g} dB ({why}) and {share}, for each image")
 
-    def problem(self, group: int, measured: Measured, variance: float, peak: int) -> str | None:
+    def problem(self, group: int, measured: Measured, peak: int) -> str | None:
         """Why an image is not good enough, or None."""
-        decibels, seen, mse = measured
+        decibels, seen, parts = measured
         if seen is not None and seen < self.quality:
             return f"archived with a quality of {seen:.2f}, less than {self.quality:g}"
         if decibels < self.decibels[group] and not (self.either and seen is not None):
             return f"archived with {decibels:.2f} dB, less than {self.decibels[group]:.4g}"
-        level = max(1.0, peak / LEVELS) ** 2
-        if group in self.exact:
+        if group in self.exact or not self.variance:
             return None
-        if self.variance and variance > level and mse > max(VARIANCE_SHARE * variance, level):
-            return f"archived with {decibels:.2f} dB, an error of {mse / variance:.0%} of its variance"
+        level = max(1.0, peak / LEVELS) ** 2
+        places = ("",) if len(parts) == 1 else (" in colors", " in alpha")
+        for place, part in zip(places, parts, strict=True):
+            error, samples, deviation = part
+            if not loses_detail(*part, peak, share=VARIANCE_SHARE, level=level):
+                continue
+            if deviation <= level * samples:
+                own = psnr(error, samples, peak)
+                return f"plain, and archived with {own:.2f} dB{place}, less than {PLAIN_DB:g}"
+            return (
+                f"archived with {decibels:.2f} dB, an error of {error / deviation:.0%} of its variance{place}"
+            )
         return None
 
 
@@ -282,19 +295,30 @@ class _Judge:
         missing = [*index.missing_reasons(image), *_not_kept(picture, archive.metadata(position))]
         if missing and not self.bar.allow_partial:
             return f"archived in part only, without: {', '.join(dict.fromkeys(missing))}"
-        mse = float(index.images["error"][image]) / float(index.samples[image])
-        peak = int(index.images["peak"][image])
-        seen = self.seen[position] if mse else 100.0
-        source, back = picture.pixels, None
-        if self.bar.decode or (seen is None and self.bar.min_quality is not None):
-            back = self.archive.read(position)
-            if back.shape != source.shape:
-                return f"decodes to {back.shape}, and the file to {source.shape}"
-            if self.bar.min_quality is not None:
-                seen = self.seen[position] = visual.score(source, back, peak)
-        measured = Measured(self.decibels[position], seen, mse)
-        problem = self.floor.problem(group, measured, _variance(source), peak)
-        return problem or (self._pixel_problem(position, source, back) if back is not None else None)
+        return self._loss(position, group, picture.pixels)
+
+    def _loss(self, position: int, group: int, source: Pixels) -> str | None:
+        """Why what comes back is not good enough, or None."""
+        index, image = self.archive.index, int(self.archive.alive[position])
+        error, peak = int(index.images["error"][image]), int(index.images["peak"][image])
+        seen = self.seen[position] if error else 100.0
+        # both parts together lost this: each of them no more, its samples counted as often as they can be
+        most = [error] if source.shape[2] in (1, 3) else [error * int(np.iinfo(source.dtype).max), error]
+        parts = parts_of(source, most)
+        problem = self.floor.problem(group, Measured(self.decibels[position], seen, parts), peak)
+        doubtful = problem is not None and len(parts) > 1
+        if not (self.bar.decode or doubtful or (seen is None and self.bar.min_quality is not None)):
+            return problem
+        back = self.archive.read(position)
+        if back.shape != source.shape:
+            return f"decodes to {back.shape}, and the file to {source.shape}"
+        if self.bar.min_quality is not None:
+            seen = self.seen[position] = visual.score(source, back, peak)
+        if len(parts) > 1:
+            own = errors_of(source, back)
+            parts = [part._replace(error=each) for part, each in zip(parts, own, strict=True)]
+        measured = Measured(self.decibels[position], seen, parts)
+        return self.floor.problem(group, measured, peak) or self._pixel_problem(position, source, back)
 
     def _file_problem(self, position: int, ref: ImageRef) -> str | None:
         """The same for a file that the archive holds bit for bit."""
@@ -361,16 +385,3 @@ def _bands(pixels: Pixels) -> Iterator[slice]:
     """Rows of a picture (h, w, c), some at a time."""
     rows = max(1, BAND_SAMPLES // max(pixels[0].size, 1))
     return (slice(top, top + rows) for top in range(0, len(pixels), rows))
-
-
-def _variance(pixels: Pixels) -> float:
-    """Of the samples about the mean of their channel."""
-    count, channels = pixels.shape[0] * pixels.shape[1], pixels.shape[2]
-    sums, squares = [0] * channels, [0] * channels  # exact
-    for rows in _bands(pixels):
-        for c in range(channels):
-            part = pixels[rows, :, c].astype(np.int64).ravel()
-            sums[c] += int(part.sum())
-            squares[c] += int(part @ part)
-    each = [(count * q - s * s) / count**2 for q, s in zip(squares, sums, strict=True)]
-    return float(sum(each) / channels)

@@ -7,6 +7,7 @@ jobs, in groups of its own.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from tpca_cli.archive.writer import Contents, Group, write_archive
 from tpca_cli.checkpoint import Checkpoint
 from tpca_cli.encode.code_blocks import Coded, Share, restored
 from tpca_cli.errors import printable
-from tpca_cli.quality import decibel, loses_detail, psnr
+from tpca_cli.quality import NEGLIGIBLE, Part, decibel, loses_detail, psnr
 from tpca_cli.rate import Range, Target
 from tpca_cli.sources.scan import NOTHING_IGNORED, Ignored, Skipped
 
@@ -38,7 +39,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class LowQuality:
-    """An image whose error is a large share of its variance."""
+    """An image whose error is a large share of its variance, or of that of its colors or alpha alone."""
 
     name: bytes
     share: float
@@ -108,14 +109,16 @@ def assemble(
         scope = ranges[group]
         largest[group] = max(largest[group], item.largest)
         energy += item.energy / scope.reference**2
-        for entry, deviation in zip(item.entries, item.deviations, strict=True):
+        each = zip(item.entries, item.deviations, strict=True)
+        for (entry, deviation), apart in itertools.zip_longest(each, item.apart):
             entries.append(replace(entry, peak=scope.peak))
             count = entry.height * entry.width * CHANNELS[entry.mode]
             samples += count
             errors[-1] += entry.error / scope.reference**2
-            if loses_detail(entry.error, count, deviation):
-                share = entry.error / deviation if deviation else math.inf
-                low.append(LowQuality(entry.name, share, psnr(entry.error, count, scope.peak)))
+            if apart is not None:  # otherwise it is held to an error of its own
+                share = _share_lost(apart or (Part(entry.error, count, deviation),), scope.peak)
+                if share:
+                    low.append(LowQuality(entry.name, share, psnr(entry.error, count, scope.peak)))
     index = Index.build(entries, blocks, [(printable(item.path), item.reason) for item in lost])
     level, seen = psnr(sum(errors), samples), quality_facts(index)["quality"]
     measured = {
@@ -137,6 +140,18 @@ def assemble(
         tuple(low),
         raw=tuple(raw),
         errors=tuple(errors),
+    )
+
+
+def _share_lost(parts: Sequence[Part], peak: int) -> float:
+    """The largest error by its variance, or by a gray level, of parts that lose too much; 0 if none does."""
+    return max(
+        (
+            error / max(deviation, NEGLIGIBLE * samples)
+            for error, samples, deviation in parts
+            if loses_detail(error, samples, deviation, peak)
+        ),
+        default=0.0,
     )
 
 

@@ -30,6 +30,7 @@ from tpca_cli.errors import ImageRefused, StorageError
 from tpca_cli.formats import CHANNELS
 from tpca_cli.interfaces import Pixels, Progress
 from tpca_cli.parallel import busy_map, ordered_map
+from tpca_cli.quality import Part, errors_of, parts_of
 from tpca_cli.sources.probe import Kind, Member, source_plan
 from tpca_cli.sources.read import read_member
 from tpca_cli.sources.read_plan import Reading, skip_or_fail
@@ -106,11 +107,10 @@ class Coded:
     data: bytes
     skipped: tuple[Skipped, ...]
     energy: int  # sum of squared samples
-    deviations: tuple[
-        int, ...
-    ] = ()  # of each image: its samples' squared distances from their channel's mean
+    deviations: tuple[int, ...] = ()  # of each image: squared distances of samples from their channel's mean
     largest: int = 0  # sample
     raw: tuple[Skipped, ...] = ()  # files that are kept as they are, and why they cannot be more
+    apart: tuple[tuple[Part, ...], ...] = ()  # of images coded with a loss: colors and alpha, if it has both
 
 
 def tasks_of(plans: Sequence[Plan]) -> list[Task]:
@@ -203,7 +203,7 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading, threads: int = 1) ->
             members.append(member)
         except (ImageRefused, StorageError) as error:
             skipped.append(skip_or_fail(member.ref.path, error, reading.on_error))
-    blocks, lost = _code_pictures(plan, task, pictures, members, threads)
+    blocks, lost, errors = _code_pictures(plan, task, pictures, members, threads)
     entries = tuple(
         Entry(
             name=member.ref.name,
@@ -235,6 +235,7 @@ def code_job(plan: GroupPlan, task: Task, reading: Reading, threads: int = 1) ->
         sum(one.energy for one in seen),
         tuple(one.deviation for one in seen),
         max((one.largest for one in seen), default=0),
+        apart=tuple(tuple(parts_of(*one)) if one[1] else () for one in zip(returned, errors, strict=True)),
     )
 
 
@@ -244,14 +245,16 @@ def _code_pictures(
     pictures: Sequence[images.Picture],
     members: Sequence[Member],
     threads: int,
-) -> tuple[list[CodedBlock], list[tuple[int, float | None]]]:
-    """The blocks of a job's pictures; the squared error and the SSIMULACRA 2 of each picture."""
+) -> tuple[list[CodedBlock], list[tuple[int, float | None]], list[tuple[int, ...]]]:
+    """The blocks of a job's pictures; of each picture the squared error and the SSIMULACRA 2; the errors of
+    its colors and its alpha, if it has both."""
     if not pictures:
-        return [], []
+        return [], [], []
     coder = plan.coder
     if not task.job.bands:
         block = _code(coder, task.group, [picture.pixels for picture in pictures], members)
-        return [block], [(one.error, pooled_score([one.evidence])) for one in block.lost]
+        seen = [(one.error, pooled_score([one.evidence])) for one in block.lost]
+        return [block], seen, [one.apart for one in block.lost]
     pixels, member = pictures[0].pixels, members[0]
 
     def code_bands(bands: Sequence[Band]) -> tuple[list[CodedBlock], Measured]:
@@ -267,9 +270,13 @@ def _code_pictures(
     rows = SEEN_ROWS if coder.tune != PSNR else 0
     found = list(ordered_map(code_bands, _together(task.job.bands, rows), threads))
     lost = [measured for _, measured in found]
-    return [block for blocks, _ in found for block in blocks], [
-        (sum(part.error for part in lost), pooled_score([part.evidence for part in lost]))
-    ]
+    score = pooled_score([part.evidence for part in lost])
+    apart = tuple(map(sum, zip(*(part.apart for part in lost), strict=True)))
+    return (
+        [block for blocks, _ in found for block in blocks],
+        [(sum(part.error for part in lost), score)],
+        [apart],
+    )
 
 
 def _together(bands: Sequence[Band], rows: int) -> list[list[Band]]:
@@ -305,6 +312,7 @@ class Measured:
 
     error: int
     evidence: tuple[visual.Evidence, ...] = ()
+    apart: tuple[int, ...] = ()  # the error of the colors that are seen, and of alpha
 
 
 @dataclass(frozen=True)
@@ -346,13 +354,15 @@ def _lost(coder: Coder, source: Pixels, back: Pixels, member: Member, error: int
         source, back = images.narrow(source, member.mode), images.narrow(back, member.mode)
         difference = np.subtract(source, back, dtype=np.int64)
         error = int(np.vdot(difference, difference))
+    apart = tuple(errors_of(source, back)) if source.shape[2] in (2, 4) else ()
     if coder.tune == PSNR:
-        return Measured(error)
+        return Measured(error, apart=apart)
     peak, (height, width) = 2**coder.basis.depth - 1, source.shape[:2]
     count = max(1, min(width // SEEN_ROWS, height * width // BAND_PIXELS))  # side by side: for the memory
     edges = [width * k // count for k in range(count + 1)]
     found = [visual.evidence(source[:, a:b], back[:, a:b], peak) for a, b in itertools.pairwise(edges)]
-    return Measured(error, tuple(functools.reduce(operator.add, parts) for parts in zip(*found, strict=True)))
+    evidence = tuple(functools.reduce(operator.add, parts) for parts in zip(*found, strict=True))
+    return Measured(error, evidence, apart)
 
 
 def _still_true(coded: Coded, plan: Plan, job: Job) -> bool:
@@ -390,6 +400,7 @@ def described(coded: Coded) -> dict[str, object]:
         "deviations": list(coded.deviations),
         "largest": coded.largest,
         "raw": [[item.path.hex(), item.reason] for item in coded.raw],
+        "apart": coded.apart,
     }
 
 
@@ -426,4 +437,5 @@ def restored(header: dict[str, Any], data: bytes) -> Coded:
         tuple(header["deviations"]),
         int(header["largest"]),
         raw,
+        tuple(tuple(Part(*part) for part in parts) for parts in header["apart"]),
     )
