@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 
 import click
 import pytest
+from command import tpca
 from hypothesis import given
 from hypothesis import strategies as st
+from pictures import folder
 
 from tpca_cli import errors
 from tpca_cli.cli import main as cli
@@ -128,3 +132,19 @@ def test_options_read_their_variables(monkeypatch) -> None:
     monkeypatch.setenv("TPCA_PROBE_MEMORY", "3K")
     assert cli._run(["probe"]) == 3072
     assert cli._run(["probe", "--memory", "4K"]) == 4096
+
+
+@pytest.mark.parametrize(
+    "words", ["ls", "ls --json", "ls --names", "ls --print0", "cat", "inspect", "inspect --json"]
+)
+def test_a_reader_that_goes_away_is_no_error_of_its_own(tmp_path, words) -> None:
+    folder(tmp_path / "in", 3, sizes=[(16, 16)])
+    tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--step", 8, "--force")
+    name, *more = words.split()
+    command = [sys.executable, "-m", "tpca_cli", name, tmp_path / "a.h5", *more]
+    command += ["image_0000.png"] if name == "cat" else []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.close()  # long before anything is written
+        assert run.stderr.read() == b""
+    assert run.returncode == 128 + signal.SIGPIPE

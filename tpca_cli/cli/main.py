@@ -89,6 +89,13 @@ class LazyGroup(click.Group):
                 option.envvar = [_variable(f"{cmd_name}-{name}"), _variable(name)]
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; of a reader that went away click itself would make exit 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            return _stdout_failed(error)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
