@@ -11,7 +11,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import OtherFormat, counted, printable
+from tpca_cli.errors import OtherFormat, UsageError, counted, printable
 
 if TYPE_CHECKING:
     from tpca_cli.archive.reader import Archive
@@ -27,19 +27,13 @@ Examples:
   tpca decode damaged.h5 -o rescued/ --salvage"""
 
 
-class Folder(options.Output):
-    """A folder to write into, by its name: an empty one comes from a variable of a script that is not set."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, or a usage error."""
-        if not str(value):
-            self.fail("the name of the folder is empty: '.' is the current one", param, ctx)
-        return super().convert(value, param, ctx)
+FOLDER = options.Output()
+FOLDER.type = str  # as it was given: the Path of nothing is the current folder
 
 
 @click.command("decode", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
-@click.option("-o", "--output", required=True, type=Folder(), help="The folder to write into.")
+@click.option("-o", "--output", required=True, type=FOLDER, help="The folder to write into.")
 @options.select_option
 @click.option(
     "--select-from",
@@ -69,7 +63,7 @@ class Folder(options.Output):
 def command(
     console: Console,
     archive: Path,
-    output: Path,
+    output: str,
     select: tuple[str, ...],
     select_from: Path | None,
     components: int | None,
@@ -87,11 +81,14 @@ def command(
     Files keep their stem and get the ending of --format. Each is synced and read back before it gets its
     name. Nothing is written outside the output folder.
     """
+    if not output:  # of a variable that is not set
+        raise UsageError("-o is empty: name the folder to write into ('.' is the current one)")
     from tpca_cli.decode.run import DecodeRequest
 
+    folder = Path(output)
     named = options.listed_names(select_from) if select_from else None
     request = DecodeRequest(
-        archive, output, select, components, format, force, salvage, workers, resume, named, memory
+        archive, folder, select, components, format, force, salvage, workers, resume, named, memory
     )
     result, asked = _restored(request, basis, max_pixels, console)
     as_png = (format or "png") == "png" and "max_error" not in asked
@@ -108,13 +105,13 @@ def command(
         "found": result.found,
         "identical": result.identical,
         "same_pixels": result.same_pixels,
-        "output": output,
+        "output": folder,
         "lost": _items(result.lost),
         "unknown": result.unknown,
         "converted": _items(result.converted),
         "left_out": _items(result.left_out),
     }
-    console.result(data, _summary(result, as_png, output))
+    console.result(data, _summary(result, as_png, folder))
     return options.EXIT_SKIPPED if result.lost or result.unknown else 0
 
 
