@@ -127,6 +127,13 @@ def test_a_jump_is_not_taken_for_the_slope() -> None:
     assert search.local_slope == pytest.approx((42.2 - 45.6) / math.log(19.9 / 9.0))
 
 
+def test_a_curve_that_seems_to_rise_does_not_lead_far_away() -> None:
+    search = StepSearch(Interval(80.0, 80.5), 15.65, 1e-3, 1e5)
+    for value in (80.77, 80.82):  # at a jump, or on both sides of another choice
+        assert not search.record(value)
+    assert 15.65 < search.step < 25
+
+
 @pytest.mark.parametrize(("height", "jumps"), [(0.25, True), (0.0, False)])
 def test_a_jump_is_found_before_all_steps_around_it_are_tried(height: float, jumps: bool) -> None:
     search = StepSearch(Interval(40.0, 40.1), 10.0, 1e-3, 1e5)

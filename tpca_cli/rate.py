@@ -301,6 +301,7 @@ class StepSearch:
         before = self._points[-2] if len(self._points) > 1 else point
         if abs(point[0] - before[0]) > 1e-9 and math.isfinite(before[1]):
             seen = (point[1] - before[1]) / (point[0] - before[0])
-            self.slope = min(max(seen, STEEPEST), FLATTEST)
+            # a plateau says nothing of where it ends: farther each time, but not as far as it seems
+            self.slope = max(seen, STEEPEST) if seen < FLATTEST else min(self.slope / 2, FLATTEST)
         move = (self.interval.aim - point[1]) / self.slope
         return point[0] + min(max(move, -2.5), 2.5)
