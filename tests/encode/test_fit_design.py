@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tpca_cli.encode.fit_design import Design, sample_basis
+from tpca_cli.encode.fit_design import _cosines as cosines
 from tpca_cli.framing import Framing
 from tpca_cli.sources.probe import Kind
 from tpca_cli.tensor_pca.basis import Rank1Basis
@@ -63,3 +64,21 @@ def test_modes_keep_the_energy_of_their_operators() -> None:
     for old, new in zip(plain.mode_values, again.mode_values, strict=True):
         assert np.allclose(old, new)
     assert again.residuals.max() < 1e-6 * plain.total
+
+
+def separable(modes: np.ndarray) -> list[np.ndarray]:
+    """A gray picture whose tiles are sums of a few products of columns."""
+    rng = np.random.default_rng(3)
+    weights = rng.normal(0, 1, (900, 8, 8)) * 300 * 0.3 ** np.add.outer(np.arange(8), np.arange(8))
+    tiles = 128 + (modes @ weights @ modes.T).reshape(30, 30, 8, 8).swapaxes(1, 2).reshape(240, 240)
+    return [np.clip(np.rint(tiles), 0, 255).astype(np.uint8)[..., None]]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_cosines_are_taken_unless_other_modes_promise_clearly_less(plain: bool) -> None:
+    """Their first wave is flat: a tile that has nothing else is plain."""
+    waves = cosines(8)
+    turned = np.linalg.qr(np.random.default_rng(4).normal(0, 1, (8, 8)))[0]
+    found = basis_of(separable(waves if plain else turned), 6.0, 1)
+    for mode in found.modes[:2]:
+        assert (np.abs(np.abs(mode.T @ waves) - np.eye(8)).max() < 1e-6) == plain

@@ -32,6 +32,9 @@ MAX_DENSE = 2**12  # samples of a frame whose dense operator is solved within `e
 SUITED_VALUES = 2**18  # of tiles that modes are compared on
 SUITED_PRICE = 0.12  # squared error per bit, in squared steps
 LARGE = 255  # steps: values beyond are few
+LEARNED_WORTH = 0.97
+"""What part of the bits of cosines learned modes have to promise: their first wave is not quite flat, so that
+plain areas show tiles, and they take bytes of their own."""
 JPEG_WORTH = 0.987, 1.02
 """What part of the bits of others the colors of JPEG have to promise, for the least error and for people. At
 equal PSNR and coarse steps they cost more than they promise, up to 9 % on FLOWERS (docs/QUALITY.md)."""
@@ -185,7 +188,7 @@ def suited(basis: TensorBasis, frames: Sequence[Pixels], step: float, seen: bool
     cosines = [_cosines(side) for side in basis.frame_shape[:2]]
     every = [basis, *(basis.in_modes((*cosines, colors)) for colors in _color_modes(some))]
     bits = [_promised_bits(one, some, step) for one in every]
-    best = every[int(np.argmin(bits))]
+    best = every[0] if bits[0] < LEARNED_WORTH * min(bits[1:]) else every[1 + int(np.argmin(bits[1:]))]
     if basis.frame_shape == (8, 8, 3):
         of_jpeg = basis.in_modes((*cosines, JPEG_COLORS))
         if _promised_bits(of_jpeg, some, step, grains=True) < JPEG_WORTH[seen] * min(bits):
