@@ -282,9 +282,7 @@ def draft_fitted(
     pictures, scope = sample.pictures, sample.range(kind, target)
     if target.kind == "quality" and method == "auto":
         method = "rank1"  # only its steps can be made for people
-    sides = [(member.height, member.width) for member in members]
-    small = (not target.visual or are_small(sides)) and target.components is None
-    options = candidates(members, kind, method, tile, sample.whole, small)
+    options = candidates(members, kind, method, tile, sample.whole, small=target.components is None)
     options = [replace(option, seen=target.visual) for option in options]
     pixels = sum(member.height * member.width for member in members)
     scale = pixels / max(pixel_count(pictures), 1)
