@@ -35,6 +35,8 @@ PREDICTORS = (1, 2, 3, 4)
 """What values are predicted from: the second has more counters, also by component and by grade; in the third
 color is led by brightness, and signs by the borders of tiles; the fourth has tables and learns nothing."""
 LOWEST_FAMILY = 2
+LOWEST_HEED = 4.0
+"""What an error of a lowest component counts, where one of another counts 1: others are predicted from it."""
 LED, TABLED = 3, 4
 """The one that makes the smallest blocks, and the one whose blocks are read the fastest."""
 CODINGS = {"small": LED, "fast": TABLED}
@@ -205,7 +207,7 @@ def build_contexts(
         borders.in_order(scan.order),
         np.where(row_grains > 0, 0, 0 * scan.order if shares is None else shares[scan.order]),
         _whole_multiples(scan, (graded == row_grains) & (whole > 0)),
-        (graded / wished) ** 2,
+        (graded / wished) ** 2 * _heeded(scan),
         priors.tables.astype(np.int64) if tokens is None else tokens.frequencies(priors),
         families_of(scan) if tokens is None else tokens.sets[scan.order].astype(np.int64),
     )
@@ -223,6 +225,13 @@ def _graded_steps(steps: Floats, grades: Ints | None) -> Floats:
     if grades is None:
         return steps[None]
     found: Floats = np.maximum((steps * grades[:, None] + UNIT_FACTOR // 2) // UNIT_FACTOR, 1.0)
+    return found
+
+
+def _heeded(scan: ScanOrder) -> Floats:
+    """What an error of a value counts, (M,), by what others are predicted from it."""
+    found = np.ones(len(scan.places))
+    found[[row for row in scan.lowest if row >= 0]] = LOWEST_HEED
     return found
 
 
