@@ -6,7 +6,7 @@ import pytest
 from trace_flows import FLOWS, IMAGES, Trace, listing, traces
 
 # hops, modules, changes of package: what they are now, to shrink and never to grow unnoticed
-BOUNDS = {"encode": (233, 68, 105), "decode": (89, 40, 41), "fit-basis": (83, 36, 30)}
+BOUNDS = {"encode": (234, 68, 106), "decode": (89, 40, 41), "fit-basis": (83, 36, 30)}
 
 
 @pytest.fixture(scope="module")

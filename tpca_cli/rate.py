@@ -209,15 +209,24 @@ class Range:
 
 
 def range_for(target: Target, peak: int, variances: Sequence[float]) -> Range:
-    """The range for images with these variances; only nine of ten count, and none that is constant."""
+    """The range for images with these variances; only nine of ten count, and none that is constant.
+
+    Among photographs, which get a quality, images of little contrast are left to steps that are finer where
+    little goes on: coding all for the sake of a few would take several times the bytes.
+    """
     if target.kind == "step" and not target.relative:
         return Range(peak, absolute=True)
     varied = sorted(value for value in variances if value > 0)
     if not target.detail or not varied:
         return Range(peak)
-    allowed = max(DETAIL_AIM * varied[len(varied) // 10], NEGLIGIBLE / 2)
     decibels = target.without_quality().value
-    return Range(peak, math.sqrt(allowed) * 10 ** (decibels / 20))
+
+    def most_for(variance: float) -> float:
+        return math.sqrt(max(DETAIL_AIM * variance, NEGLIGIBLE / 2)) * 10 ** (decibels / 20)
+
+    if target.kind == "quality" and most_for(varied[len(varied) // 2]) >= peak:
+        return Range(peak)
+    return Range(peak, most_for(varied[len(varied) // 10]))
 
 
 @dataclass

@@ -103,7 +103,7 @@ def test_factors_and_regions_that_cannot_be_are_refused() -> None:
 
 def test_images_are_thumbnails_below_128_pixels_unless_they_have_alpha() -> None:
     for channels, small in ((1, THUMBNAIL), (2, VISUAL), (3, THUMBNAIL), (4, VISUAL)):
-        for sides in ([(127, 500)], [(64, 64), (300, 300)]):
+        for sides in ([(127, 500)], [(64, 64), (127, 700), (200, 200)]):
             assert tuning.tune_for(sides, channels) == small
         for sides in ([(128, 128)], [(64, 64), (300, 300), (200, 200)]):
             assert tuning.tune_for(sides, channels) == VISUAL

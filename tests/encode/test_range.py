@@ -9,12 +9,13 @@ import pytest
 from command import tpca
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import folder, natural, save
+from pictures import folder, natural, noise, save
 
+from tpca_cli.archive.facts import image_quality
 from tpca_cli.archive.reader import Archive
 from tpca_cli.encode import sample
 from tpca_cli.encode.sample import moments
-from tpca_cli.quality import DETAIL_SHARE, NEGLIGIBLE, peak_of
+from tpca_cli.quality import DETAIL_SHARE, NEGLIGIBLE, peak_of, psnr
 
 
 def microscopy(seed: int, height: int = 96, width: int = 128) -> np.ndarray:
@@ -112,6 +113,33 @@ def test_dark_nearly_equal_and_single_images_are_kept(tmp_path, kind, count) -> 
     assert facts["low_quality"] == []
     limits = [max(DETAIL_SHARE, NEGLIGIBLE * p.size / moments(p).deviation) for p in originals.values()]
     assert all(a <= b for a, b in zip(shares(tmp_path / "a.h5", originals), limits, strict=True))
+
+
+def test_flat_images_do_not_decide_how_photographs_are_coded(tmp_path) -> None:
+    """Three blank pages among twenty once made an archive four times as large."""
+    folder(tmp_path / "in", 9, sizes=[(144, 160)])
+    alone = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--json", "--force").json
+    for k in range(3):
+        save(tmp_path / "in" / f"blank_{k}.png", (250 + noise(144, 160, 3, k) // 64).astype(np.uint8))
+    beside = tpca("encode", tmp_path / "in", "-o", tmp_path / "b.h5", "--json", "--force", code=3).json
+    assert alone["target"] == beside["target"] and beside["quality"] >= 80
+    assert beside["archive_bytes"] < 1.5 * alone["archive_bytes"]
+    assert {item["name"] for item in beside["low_quality"]} <= {f"blank_{k}.png" for k in range(3)}
+
+
+def test_icons_do_not_decide_how_photographs_are_coded(tmp_path) -> None:
+    folder(tmp_path / "in", 2, sizes=[(160, 176)])
+    for k in range(6):
+        icon = np.dstack([natural(24, 24, 3, k), np.full((24, 24), 255, np.uint8)])
+        save(tmp_path / "in" / f"icon_{k}.png", icon)
+    facts = tpca("encode", tmp_path / "in", "-o", tmp_path / "a.h5", "--json", "--force").json
+    with Archive(tmp_path / "a.h5") as archive:
+        seen = dict(zip(archive.names, image_quality(archive.index), strict=True))
+        errors = dict(zip(archive.names, archive.index.images["error"].tolist(), strict=True))
+    assert facts["quality"] >= 80
+    for name, score in seen.items():  # who is not measured is not coded for people
+        assert (score is None) == name.startswith("icon_")
+        assert score is not None or psnr(errors[name], 24 * 24 * 4, 255) > 36
 
 
 def test_photographs_are_coded_as_ever(tmp_path) -> None:

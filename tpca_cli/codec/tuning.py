@@ -106,15 +106,23 @@ LAPPED_COLOR = {"color": 1.35, "color_fall": 2.3}
 
 
 def are_small(sides: Sequence[tuple[int, int]]) -> bool:
-    """Whether most images of these heights and widths are thumbnails."""
-    return 2 * sum(min(one) < SMALL for one in sides) >= max(len(sides), 1)
+    """Whether most pixels of images of these heights and widths are those of thumbnails."""
+    areas = [height * width for height, width in sides]
+    small = sum(area for area, one in zip(areas, sides, strict=True) if min(one) < SMALL)
+    return 2 * small >= sum(areas)
 
 
-def tune_for(sides: Sequence[tuple[int, int]], channels: int) -> str:
-    """What steps are made for where people look at such images.
+def tune_for(
+    sides: Sequence[tuple[int, int]], channels: int, *, measured: bool = False, asked: bool = True
+) -> str:
+    """What steps are made for where people look at such images, whose quality may be measured.
 
     Edges of alpha are seen as those of brightness are: it must not be coarse as the color of thumbnails is.
+    A quality is for what it was fitted to, photographs. Where nobody asked for it, thumbnails beside these
+    have the same step and no quality: the least squared error then keeps more of them.
     """
+    if measured:
+        return VISUAL if asked or not are_small(sides) else PSNR
     return THUMBNAIL if are_small(sides) and channels in (1, 3) else VISUAL
 
 

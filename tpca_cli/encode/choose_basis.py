@@ -16,7 +16,7 @@ from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.contexts import LED, TABLED
 from tpca_cli.codec.priors import shipped
 from tpca_cli.codec.token_tables import TokenTables, fit_tables
-from tpca_cli.codec.tuning import PSNR, VISUAL, are_small, tune_for
+from tpca_cli.codec.tuning import PSNR, tune_for
 from tpca_cli.encode.choose_design import candidates, choose_design
 from tpca_cli.encode.fit_design import (
     FittedGroup,
@@ -252,12 +252,11 @@ def _projection(draft: GroupDraft, reading: Reading) -> Callable[[], Floats] | N
 
 
 def tune_of(target: Target, kind: Kind, members: Sequence[Member]) -> str:
-    """What the steps of new groups are made for; a quality, which is measured, for whatever has it."""
+    """What the steps of new groups are made for."""
     if not target.visual:
         return PSNR
-    if target.kind == "quality":
-        return VISUAL
-    return tune_for([(member.height, member.width) for member in members], kind.channels)
+    sides = [(member.height, member.width) for member in members]
+    return tune_for(sides, kind.channels, measured=target.kind == "quality", asked=not target.detail)
 
 
 def draft_fitted(

@@ -16,7 +16,7 @@ from tpca_cli.codec.basis_coding import stored_bytes
 from tpca_cli.codec.coder import Coder
 from tpca_cli.codec.kernel_run import Encoded
 from tpca_cli.codec.tiling import TOGETHER
-from tpca_cli.codec.tuning import are_small
+from tpca_cli.codec.tuning import PSNR, are_small
 from tpca_cli.encode.choose_basis import (
     BASIS_SAFETY,
     FINE_STEP,
@@ -111,9 +111,11 @@ def sample_value(
 
 
 def _sample_quality(drafts: Sequence[GroupDraft], step: float, quick: bool) -> float:
-    """The mean SSIMULACRA 2 of the images of all groups, estimated on the samples."""
+    """The mean SSIMULACRA 2 of the images of all groups that have one, estimated on the samples."""
     total = count = 0.0
     for draft in drafts:
+        if draft.tune == PSNR:
+            continue
         coder = draft.tables(step, None) if quick else draft.coder(step, None)
         sample = fewer(draft.sample) if quick else draft.sample
         total += _mean_score(sample, coder.encode_all(sample)) * len(draft.members)
