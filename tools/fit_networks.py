@@ -4,13 +4,14 @@ Writes numbers in the form of `tpca_cli/codec/networks.bin`. The shipped file is
 the format (docs/FORMAT.md, section 11), and networks may only be added at its end.
 
 What it needs: `pip install torch` (nothing else in the project does), a few hundred photographs that were not
-compressed hard, and six minutes of a core for each of the 25 networks (`--seconds`). Thumbnails are made of
-the photographs by halving them down to 64 pixels.
+compressed hard, and six minutes of a core for each of the first 25 networks (`--seconds`), twenty for each of
+those with more layers. Thumbnails are made of the photographs by halving them down to 64 pixels.
 
 How a network is made: crops are coded with two steps around its center and decoded without the filter; it
 learns the squared error of brightness in units of the step, with Adam, from the one before it. Then weights
-are rounded, those of the first layer so that they still add up to zero. The last networks begin as those for
-lapped tiles that are made for people; they learn what is lost of structure, too, at three scales.
+are rounded, those of the first layer so that they still add up to zero. Networks 21 to 25 begin as those for
+lapped tiles that are made for people; they learn what is lost of structure, too, at three scales. Networks
+with more layers (`--deeper`) begin from nothing, each in place of one of the others, for what that learned.
 """
 
 from __future__ import annotations
@@ -61,28 +62,34 @@ class Seen(NamedTuple):
 class Network(nn.Module):
     """What `tpca_cli.codec.learned` computes, in floats."""
 
-    def __init__(self) -> None:
+    def __init__(self, inner: int = learned.SHALLOW) -> None:
         super().__init__()
         self.first = nn.Conv2d(learned.INPUTS, learned.MAPS, 3)
-        self.second = nn.Conv2d(learned.MAPS, learned.MAPS, 3, padding=1)
+        self.inner = nn.ModuleList(nn.Conv2d(learned.MAPS, learned.MAPS, 3, padding=1) for _ in range(inner))
         self.last = nn.Conv2d(learned.MAPS, learned.INPUTS, 3, padding=1)
         self.phases = nn.Parameter(torch.zeros(learned.MAPS, learned.PHASES, learned.PHASES))
         nn.init.zeros_(self.last.weight)
+        for layer in self.inner if inner > 1 else ():
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
 
     @classmethod
     def of(cls, numbers: Array) -> Network:
         """The mirror of `numbers`."""
-        parts = np.split(numbers.astype(np.float64), np.cumsum(learned.SIZES)[:-1])
-        network, layers = cls(), [torch.from_numpy(part) for part in parts]
-        convolutions = network.first, network.second, network.last
+        inner = (numbers.size - sum(learned.FIRST + learned.LAST)) // sum(learned.INNER)
+        sizes = learned.FIRST + inner * learned.INNER + learned.LAST
+        parts = np.split(numbers.astype(np.float64), np.cumsum(sizes)[:-1])
+        network, layers = cls(inner), [torch.from_numpy(part) for part in parts]
+        convolutions = network.first, *network.inner, network.last
         with torch.no_grad():
             for layer, weights in zip(convolutions, parts[::2], strict=True):
                 layer.weight.copy_(torch.from_numpy(_disordered(weights, layer.in_channels) / 2048))
             network.first.bias.zero_()
             phases = layers[1].reshape(learned.PHASES, learned.PHASES, learned.MAPS)
             network.phases.copy_(phases.permute(2, 0, 1) / 64)
-            network.second.bias.copy_(layers[3] / 64)
-            network.last.bias.copy_(layers[5] / 512)
+            for layer, bias in zip(network.inner, layers[3::2], strict=False):
+                layer.bias.copy_(bias / 64)
+            network.last.bias.copy_(layers[-1] / 512)
         return network
 
     def differences(self) -> torch.Tensor:
@@ -97,16 +104,18 @@ class Network(nn.Module):
         down, across = (-(-side // learned.PHASES) for side in maps.shape[2:])
         phases = self.phases.repeat(1, down, across)[:, : maps.shape[2], : maps.shape[3]]
         maps = functional.relu(maps + self.first.bias[:, None, None] + phases)
-        maps = functional.relu(self.second(maps))
+        for layer in self.inner:
+            maps = functional.relu(layer(maps))
         return functional.pixel_shuffle(self.last(maps), 2) * steps
 
     def numbers(self) -> Array:
         """All of it as the integers of the format."""
-        layers = [self.differences(), self.second.weight, self.last.weight]
+        layers = [self.differences(), *(layer.weight for layer in self.inner), self.last.weight]
         weights = [2048 * layer.detach().double().numpy() for layer in layers]
         whole = [_to_zero_sum(weights[0]), *(np.rint(each) for each in weights[1:])]
         phases = self.first.bias[:, None, None] + self.phases
-        layers = [64 * phases.permute(1, 2, 0), 64 * self.second.bias, 512 * self.last.bias]
+        inner = [64 * layer.bias for layer in self.inner]
+        layers = [64 * phases.permute(1, 2, 0), *inner, 512 * self.last.bias]
         biases = [layer.detach().double().numpy() for layer in layers]
         parts = [part for pair in zip(map(_ordered, whole), biases, strict=True) for part in pair]
         numbers: Array = np.rint(np.concatenate([part.ravel() for part in parts])).astype("<i2")
@@ -235,39 +244,45 @@ def _batch(seen: Sequence[Seen], rng: np.random.Generator) -> Array:
     return np.ascontiguousarray(np.stack(cuts), np.float32)
 
 
+def center_of(network: int) -> tuple[int, bool, bool, bool]:
+    """The step of a network; whether tiles lap, steps are made for people, and it learns structure."""
+    kind, nearest = divmod(network - 1, len(learned.CENTERS[0]))
+    lapped, seen = kind >= 2, kind % 2 == 1 or kind == learned.STRUCTURED
+    return learned.CENTERS[seen][nearest], lapped, seen, kind == learned.STRUCTURED
+
+
 def main() -> None:
-    """Networks in the order of `learned.network_for`."""
+    """Networks in the order of `learned.network_for`, or some with more layers in place of these."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=360.0, help="for each network")
-    parser.add_argument("--only", type=int, help="the first so many networks")
+    parser.add_argument("--only", type=int, default=learned.FIRST_DEEP - 1, help="the first so many networks")
+    parser.add_argument("--deeper", help="networks with more layers, instead of these numbers: 14,15")
     options = parser.parse_args()
     rng, numbers = np.random.default_rng(0), list[Array]()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-
-    def add(
-        network: Network, pictures: Sequence[Array], center: int, tune: str, structure: float = 0.0
-    ) -> None:
-        lapped = len(pictures[0]) != THUMB
-        material = [one for part in AROUND for one in coded(pictures, part * center, lapped, tune)]
-        left = fit(network, material, options.seconds, rng, structure)
-        numbers.append(network.numbers())
-        print(f"{len(numbers)}, step {center}: {left:.3f} of the error is left", flush=True)
-
-    for lapped in (False, True):
+    deeper = [int(number) for number in (options.deeper or "").split(",") if number]
+    network = Network()
+    for number in deeper or range(1, options.only + 1):
+        center, lapped, seen, structured = center_of(number)
         pictures = list(pictures_of(options.folders, not lapped, rng))
-        if not pictures and len(numbers) != options.only:
+        if not pictures:
             parser.error(f"no image has {CROP if lapped else THUMB} pixels on each side")
-        for seen in (False, True):
-            network, tune = Network(), PSNR if not seen else VISUAL if lapped else THUMBNAIL
-            for center in learned.CENTERS[seen]:
-                if len(numbers) != options.only:
-                    add(network, pictures, center, tune)
-    for begun, center in zip(numbers[15:], learned.CENTERS[True], strict=False):
-        if len(numbers) != options.only:
-            add(Network.of(begun), pictures, center, VISUAL, STRUCTURE)
+        tune = PSNR if not seen else VISUAL if lapped else THUMBNAIL
+        if deeper:
+            network = Network(learned.DEEP)
+        elif structured:
+            network = Network.of(numbers[number - 1 - len(learned.CENTERS[0])])
+        elif center == learned.CENTERS[seen][0]:
+            network = Network()
+        material = [one for part in AROUND for one in coded(pictures, part * center, lapped, tune)]
+        lessons = [STRUCTURE] if structured and not deeper else [0.0, STRUCTURE] if structured else [0.0]
+        for lesson in lessons:
+            left = fit(network, material, options.seconds / len(lessons), rng, lesson)
+        numbers.append(network.numbers())
+        print(f"{number}, step {center}: {left:.3f} of the error is left", flush=True)
     options.output.write_bytes(np.concatenate(numbers).tobytes())
 
 

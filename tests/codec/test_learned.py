@@ -21,15 +21,16 @@ def trained(sample: list[np.ndarray], step: float = 20.0, **options: object) -> 
     return Coder.train(sample, framing, basis_of(8, channels, 1), step, **options)  # type: ignore[arg-type]
 
 
-def test_bands_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("network", [3, 26])
+def test_bands_change_nothing(network: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(-1024, 3072, (2, 3, 75, 50)).astype(np.float32)
     scales = rng.integers(learned.FINEST, 5000, (2, 10, 7))
     whole = images.copy()
-    learned.correct(whole, 3, scales)
+    learned.correct(whole, network, scales)
     assert not np.array_equal(whole, images)
     monkeypatch.setattr(bands, "BAND_PIXELS", 700)
-    learned.correct(images, 3, scales)
+    learned.correct(images, network, scales)
     np.testing.assert_array_equal(images, whole)
 
 
@@ -40,8 +41,9 @@ def test_the_nearest_network_of_its_kind_is_taken() -> None:
         for seen in (False, True)
         for center in learned.CENTERS[seen]
     ]
-    assert found == [*range(1, 16), *range(21, 26)]  # 16 to 20 are those of older archives
-    assert learned.count() == 25
+    assert found == [*range(1, 15), 26, *range(21, 26)]  # others are those of older archives
+    assert learned.count() == 26
+    assert [learned.inner_layers(network) for network in (25, 26)] == [1, 3]
     assert learned.network_for(0.02, lapped=True, seen=True) == learned.network_for(6, lapped=True, seen=True)
 
 

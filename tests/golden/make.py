@@ -202,6 +202,15 @@ def learned_filter(work: Path, target: Path) -> None:
     write(target, coder, [pictures[0][:33, :43], pictures[1][:7, :3]], [(0, 2, 0, 0)])
 
 
+def deeper_filter(work: Path, target: Path) -> None:
+    """The same after a network with three inner layers."""
+    pictures = [picture(192, 184, 3, seed) for seed in (19, 20)]
+    coder = trained(work, pictures, 8, lapped=True)
+    assert coder.restorer is not None
+    coder = replace(coder, restorer=replace(coder.restorer, network=26))
+    write(target, coder, [pictures[0][:25, :31]], [(0, 1, 0, 0)])
+
+
 def see_through(work: Path, target: Path) -> None:
     """The same for color with alpha."""
     coder = trained(work, [picture(192, 184, 4, seed) for seed in (11, 12)], 8, lapped=False)
@@ -366,6 +375,7 @@ ARCHIVES = (
     fast_plain,
     bounded_filter,
     learned_filter,
+    deeper_filter,
     whole,
     dense,
     coded,

@@ -9,16 +9,18 @@ from struct import unpack
 from reference_transform import Image, lights, shifted
 
 NETWORKS = Path(__file__).parents[2] / "tpca_cli" / "codec" / "networks.bin"
-SIZES = (576, 256, 2304, 16, 576, 4)
+FIRST, INNER, LAST = (576, 256), (2304, 16), (576, 4)
+SHALLOW, NUMBERS = 25, 3732  # networks with one inner layer, and the numbers of each; others have three
 
 Map = dict[tuple[int, int], list[int]]  # the numbers of each place
 
 
 def numbers_of(network: int) -> list[list[int]]:
     """Weights and biases of each layer."""
-    data = NETWORKS.read_bytes()[2 * 3732 * (network - 1) :][: 2 * 3732]
-    flat = unpack("<3732h", data)
-    return [list(flat[sum(SIZES[:k]) : sum(SIZES[: k + 1])]) for k in range(len(SIZES))]
+    sizes = FIRST + (INNER if network <= SHALLOW else 3 * INNER) + LAST
+    start = min(network - 1, SHALLOW) * NUMBERS + max(network - 1 - SHALLOW, 0) * sum(sizes)
+    flat = unpack(f"<{sum(sizes)}h", NETWORKS.read_bytes()[2 * start :][: 2 * sum(sizes)])
+    return [list(flat[sum(sizes[:k]) : sum(sizes[: k + 1])]) for k in range(len(sizes))]
 
 
 def layer(maps: Map, weights: list[int], outputs: int) -> Map:
@@ -49,7 +51,7 @@ def learn(fine: Image, network: int, step: int, factors: dict[tuple[int, int], i
     """Change samples in 1/8, in place; `factors` are those of the steps of tiles."""
     height, width, channels = len(fine), len(fine[0]), len(fine[0][0])
     down, across, light = (height + 1) // 2, (width + 1) // 2, lights(fine)
-    weights1, bias1, weights2, bias2, weights3, bias3 = numbers_of(network)
+    weights1, bias1, *inner, weights3, bias3 = numbers_of(network)
     steps = {tile: max(128, min((step * factor + 32) >> 6, 65536)) for tile, factor in factors.items()}
 
     def inputs(p: int, q: int) -> list[int]:
@@ -64,10 +66,12 @@ def learn(fine: Image, network: int, step: int, factors: dict[tuple[int, int], i
         inverse, at = ((1 << 22) + (own >> 1)) // own, (p % 4 * 4 + q % 4) * 16
         scaled = [shifted(shifted(total, 9) * inverse, 15) + bias1[at + o] for o, total in enumerate(sums)]
         first[p, q] = [max(0, min(v, 32767)) for v in scaled]
-    second = layer(with_zeros(first, down, across), weights2, 16)
-    for place, sums in second.items():
-        second[place] = [max(0, min(shifted(v, 11) + bias2[o], 32767)) for o, v in enumerate(sums)]
-    third = layer(with_zeros(second, down, across), weights3, 4)
+    maps = first
+    for weights2, bias2 in zip(inner[::2], inner[1::2], strict=True):
+        maps = layer(with_zeros(maps, down, across), weights2, 16)
+        for place, sums in maps.items():
+            maps[place] = [max(0, min(shifted(v, 11) + bias2[o], 32767)) for o, v in enumerate(sums)]
+    third = layer(with_zeros(maps, down, across), weights3, 4)
     for (p, q), sums in third.items():
         for o, total in enumerate(sums):
             y, x = 2 * p + o // 2, 2 * q + o % 2

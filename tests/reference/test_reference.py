@@ -154,8 +154,11 @@ def test_every_network_is_read_the_same_way(network: int) -> None:
 
 def test_no_sum_of_a_network_leaves_its_32_bits() -> None:
     for network in range(1, learned.count() + 1):
-        parts = np.split(learned.numbers_of(network).astype(np.int64), np.cumsum(learned.SIZES)[:-1])
-        weights = [parts[k].reshape(9, -1, outputs, 2) for k, outputs in ((0, 16), (2, 16), (4, 4))]
+        parts = learned.layers_of(learned.numbers_of(network).astype(np.int64), network)[::2]
+        weights = [
+            part.reshape(9, -1, outputs, 2)
+            for part, outputs in zip(parts, [*[16] * (len(parts) - 1), 4], strict=True)
+        ]
         sums = [np.abs(each).sum(axis=(0, 1, 3)).max() for each in weights]
         largest = learned.inverses_of(np.array(learned.FINEST))
         assert ((sums[0] * 2048 >> 9) + 1) * largest + (1 << 14) < 2**31

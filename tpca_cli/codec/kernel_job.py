@@ -88,7 +88,8 @@ CONSTANTS = {
     "LEARNED_MIDDLE": learned.MIDDLE,
     "MOST_CHANGE": learned.MOST_CHANGE,
     "HELD": 4,  # rows of each layer of the network that there are at a time,
-    "HELD_LINES": 8,  # and lines of samples
+    "HELD_LINES": 2 * learned.DEEP + 6,  # and lines of samples
+    "MOST_INNER": learned.DEEP,
     "MARGIN_PLACES": 8,  # beside the places of a row
 }
 """What C and Python share."""
@@ -219,7 +220,7 @@ PICTURE_FIELDS = (
     Field("i32", "lapped"),
     Field("i32", "restored", "0 without the filter, 1 by brightness, 2 also between channels"),
     Field("i32", "bound", "of what the filter knows of differences within it, 0 for nothing"),
-    Field("i32", "networked", "whether there is a network before the filter"),
+    Field("i32", "networked", "layers of the network before the filter from maps to maps, 0 for no network"),
     Field(
         "i32", "passes", "how often an encoder codes pictures, each time by what came back the time before"
     ),

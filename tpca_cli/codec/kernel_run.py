@@ -245,6 +245,10 @@ class KernelTiles:
     def _network(self) -> int:
         return 0 if self.restorer is None else self.restorer.network
 
+    @property
+    def _inner_layers(self) -> int:
+        return learned.inner_layers(self._network) if self._network else 0
+
     @functools.cached_property
     def _constants(self) -> Values:
         """Those of `PICTURE_FIELDS` that are the same for all blocks."""
@@ -268,7 +272,7 @@ class KernelTiles:
             "lapped": int(self.lapped),
             "restored": 0 if restorer is None else 2 if restorer.mixing.size else 1,
             "bound": 0 if restorer is None else restorer.bound,
-            "networked": int(self._network > 0),
+            "networked": self._inner_layers,
             "basis_bits": self.bits,
             **dict.fromkeys((*FILTER, *NETWORK), 0),
             **arrays,
@@ -305,14 +309,13 @@ class KernelTiles:
         }
 
     def _layer_numbers(self, stride: int, width: int) -> int:
-        """What the network needs: lines of samples, rows of its inputs and two layers, and one of zeros."""
+        """What the network needs: lines of samples, rows of its inputs and layers, and one of zeros."""
         if not self._network:
             return 0
         held, lines, margin = (KERNEL.constants[name] for name in ("HELD", "HELD_LINES", "MARGIN_PLACES"))
         row = (width + 1) // 2 + margin  # places
-        return len(self.factors[2]) * lines * stride + row * (
-            held * learned.INPUTS + (2 * held + 1) * learned.MAPS
-        )
+        maps = (1 + held * (1 + self._inner_layers)) * learned.MAPS
+        return len(self.factors[2]) * lines * stride + row * (held * learned.INPUTS + maps)
 
 
 def release(sample: Sequence[Pixels]) -> None:

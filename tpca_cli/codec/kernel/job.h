@@ -47,7 +47,8 @@ enum {
     LEARNED_MIDDLE = 1024,
     MOST_CHANGE = 16383,
     HELD = 4,
-    HELD_LINES = 8,
+    HELD_LINES = 12,
+    MOST_INNER = 3,
     MARGIN_PLACES = 8,
 };
 
@@ -204,7 +205,7 @@ typedef struct {
     i32 lapped;
     i32 restored;                // 0 without the filter, 1 by brightness, 2 also between channels
     i32 bound;                   // of what the filter knows of differences within it, 0 for nothing
-    i32 networked;               // whether there is a network before the filter
+    i32 networked;               // layers of the network before the filter from maps to maps, 0 for no network
     i32 passes;                  // how often an encoder codes pictures, each time by what came back the time before
     i32 push;                    // how much of what the filter added is taken off what is wanted, in 1/8
     i32 basis_bits;
@@ -369,5 +370,5 @@ _Static_assert(sizeof(Shape) == 24, "as in Python");
 static Job the_job;
 
 EXPORT(job) Job *job_address(void) { return &the_job; }
-EXPORT(layout) i32 job_layout(void) { return 0x1700f955; }
+EXPORT(layout) i32 job_layout(void) { return 0x5293ba78; }
 EXPORT(source) i64 source_digest(void) { return SOURCE; }  // the first digits, given by the build

@@ -8,28 +8,30 @@ enum { WEIGHT_BITS = 11, INVERSE_BITS = 15, CHANGE_BITS = 12 };
 enum { FIRST_SHIFT = 9, LAST_SHIFT = 8 };
 
 static struct {
-    i32 read, one, two, done;  // rows so far: of inputs, of the layers, of corrected places
+    i32 inner, read, done;     // layers from maps to maps; rows of inputs and of corrected places so far
     i32 down, across, room;    // places; numbers of a row of maps
-    i16 *lines, *inputs, *first, *second, *none;
-    const i16 *weights[3];
-    v128_t bias_first[PHASES][PHASES][GROUPS], bias_second[GROUPS], bias_last;
+    i16 *lines, *inputs, *maps[1 + MOST_INNER], *none;
+    const i16 *weights[2 + MOST_INNER];
+    v128_t bias_first[PHASES][PHASES][GROUPS], bias_inner[MOST_INNER][GROUPS], bias_last;
 } network;
 
 INLINE v128_t four_ints(const i16 *numbers) { return wasm_i32x4_load16x4(numbers); }
 
 static void start_network(const Job *job, const Shape *shape) {
     const i16 *numbers = job->network;
-    network.read = network.one = network.two = network.done = 0;
+    network.inner = job->networked, network.read = network.done = 0;
     network.down = (shape->height + 1) / 2, network.across = (shape->width + 1) / 2, network.room = (network.across + MARGIN_PLACES) * MAPS;
-    network.lines = job->layers, network.first = network.lines + job->colors * HELD_LINES * shape->stride;
-    network.second = network.first + HELD * network.room, network.none = network.second + HELD * network.room;
-    network.inputs = network.none + network.room;
+    network.lines = job->layers, network.none = network.lines + job->colors * HELD_LINES * shape->stride;
     __builtin_memset(network.none, 0, 2 * network.room);
+    for (i32 layer = 0; layer <= network.inner; layer++) network.maps[layer] = network.none + (1 + layer * HELD) * network.room;
+    network.inputs = network.maps[network.inner] + HELD * network.room;
     network.weights[0] = numbers, numbers += PLACES_AROUND * INPUTS * MAPS;
     for (i32 k = 0; k < PHASES * PHASES * GROUPS; k++, numbers += 4) network.bias_first[k / GROUPS / PHASES][k / GROUPS % PHASES][k % GROUPS] = four_ints(numbers);
-    network.weights[1] = numbers, numbers += PLACES_AROUND * MAPS * MAPS;
-    for (i32 k = 0; k < GROUPS; k++, numbers += 4) network.bias_second[k] = four_ints(numbers);
-    network.weights[2] = numbers, numbers += PLACES_AROUND * MAPS * INPUTS;
+    for (i32 layer = 0; layer < network.inner; layer++) {
+        network.weights[1 + layer] = numbers, numbers += PLACES_AROUND * MAPS * MAPS;
+        for (i32 k = 0; k < GROUPS; k++, numbers += 4) network.bias_inner[layer][k] = four_ints(numbers);
+    }
+    network.weights[1 + network.inner] = numbers, numbers += PLACES_AROUND * MAPS * INPUTS;
     network.bias_last = four_ints(numbers);
 }
 
@@ -92,7 +94,7 @@ static void clear_beside(i16 *row) {
 static void first_row(const Job *job, const Shape *shape, i32 row) {
     const i16 *rows[3];
     for (i32 k = 0; k < 3; k++) rows[k] = held_row(network.inputs, INPUTS, clipped(row + k - 1, 0, network.down - 1));
-    i16 *out = held_row(network.first, MAPS, row);
+    i16 *out = held_row(network.maps[0], MAPS, row);
     for (i32 x = 0; x < network.across; x += 2) {
         v128_t sums[2 * GROUPS], inverse = wasm_i32x4_splat(job->inverses[grade_of(job, shape, row / PHASES, x / PHASES)]);
         for (i32 k = 0; k < 2 * GROUPS; k++) sums[k] = wasm_i32x4_splat(1 << (FIRST_SHIFT - 1));
@@ -111,16 +113,16 @@ static void first_row(const Job *job, const Shape *shape, i32 row) {
 
 static const i16 *row_or_none(i16 *maps, i32 row) { return row < 0 || row >= network.down ? network.none + MAPS : held_row(maps, MAPS, row); }
 
-static void second_row(i32 row) {
-    const i16 *rows[3];
-    for (i32 k = 0; k < 3; k++) rows[k] = row_or_none(network.first, row + k - 1);
-    i16 *out = held_row(network.second, MAPS, row);
+static void inner_row(i32 layer, i32 row) {
+    const i16 *rows[3], *weights = network.weights[layer];
+    for (i32 k = 0; k < 3; k++) rows[k] = row_or_none(network.maps[layer - 1], row + k - 1);
+    i16 *out = held_row(network.maps[layer], MAPS, row);
     for (i32 x = 0; x < network.across; x += 2) {
         v128_t sums[2 * GROUPS];
         for (i32 k = 0; k < 2 * GROUPS; k++) sums[k] = wasm_i32x4_splat(1 << (WEIGHT_BITS - 1));
         const i16 *here[3] = {rows[0] + MAPS * x, rows[1] + MAPS * x, rows[2] + MAPS * x};
-        convolve(sums, here, MAPS, network.weights[1], GROUPS, 2);
-        for (i32 k = 0; k < 2 * GROUPS; k++) sums[k] = wasm_i32x4_add(wasm_i32x4_shr(sums[k], WEIGHT_BITS), network.bias_second[k % GROUPS]);
+        convolve(sums, here, MAPS, weights, GROUPS, 2);
+        for (i32 k = 0; k < 2 * GROUPS; k++) sums[k] = wasm_i32x4_add(wasm_i32x4_shr(sums[k], WEIGHT_BITS), network.bias_inner[layer - 1][k % GROUPS]);
         put_maps(out + MAPS * x, sums);
         put_maps(out + MAPS * (x + 1), sums + GROUPS);
     }
@@ -140,12 +142,12 @@ INLINE void change_eight(const Job *job, const Shape *shape, i32 x, i32 y, v128_
 static void last_row(const Job *job, const Shape *shape, i32 row) {
     const v128_t most = wasm_i32x4_splat(MOST_CHANGE), half = wasm_i32x4_splat(1 << (CHANGE_BITS - 1));
     const i16 *rows[3];
-    for (i32 k = 0; k < 3; k++) rows[k] = row_or_none(network.second, row + k - 1);
+    for (i32 k = 0; k < 3; k++) rows[k] = row_or_none(network.maps[network.inner], row + k - 1);
     for (i32 x = 0; x < network.across; x += PHASES) {  // a tile at a time
         v128_t sums[PHASES], scale = wasm_i32x4_splat(job->scales[grade_of(job, shape, row / PHASES, x / PHASES)]);
         for (i32 k = 0; k < PHASES; k++) sums[k] = wasm_i32x4_splat(1 << (LAST_SHIFT - 1));
         const i16 *here[3] = {rows[0] + MAPS * x, rows[1] + MAPS * x, rows[2] + MAPS * x};
-        convolve(sums, here, MAPS, network.weights[2], 1, PHASES);
+        convolve(sums, here, MAPS, network.weights[1 + network.inner], 1, PHASES);
         for (i32 k = 0; k < PHASES; k++) {
             v128_t found = wasm_i32x4_add(wasm_i32x4_shr(sums[k], LAST_SHIFT), network.bias_last);
             found = wasm_i32x4_max(wasm_i32x4_min(found, most), wasm_i32x4_neg(most));
@@ -159,14 +161,20 @@ static void last_row(const Job *job, const Shape *shape, i32 row) {
         for (i32 c = 0; c < job->colors; c++) fill_margins(shape, held_line(shape, c, y));
 }
 
+INLINE i32 is_row(i32 row) { return row >= 0 && row < network.down; }
+
+// A row of inputs comes in, and each layer goes on by the row that it can make with it.
+static void advance(const Job *job, const Shape *shape, i32 quick) {
+    i32 row = network.read++;
+    if (is_row(row)) input_row(job, shape, quick, row);
+    if (is_row(--row)) first_row(job, shape, row);
+    for (i32 layer = 1; layer <= network.inner; layer++)
+        if (is_row(--row)) inner_row(layer, row);
+    if (is_row(--row)) last_row(job, shape, row), network.done = row + 1;
+}
+
 // A corrected line of a channel: those who ask go down the picture.
 static const i16 *learned_line(const Job *job, const Shape *shape, i32 quick, i32 c, i32 y) {
-    for (; 2 * network.done <= y; network.done++) {
-        i32 last = network.down, row = network.done;
-        for (; network.read < least(row + 4, last); network.read++) input_row(job, shape, quick, network.read);
-        for (; network.one < least(row + 3, last); network.one++) first_row(job, shape, network.one);
-        for (; network.two < least(row + 2, last); network.two++) second_row(network.two);
-        last_row(job, shape, row);
-    }
+    while (2 * network.done <= y) advance(job, shape, quick);
     return held_line(shape, c, y);
 }
