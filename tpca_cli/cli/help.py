@@ -40,8 +40,8 @@ THEMES = {
         "salvage",
     ),
     "Writing": (
-        "output", "to", "shard_bytes", "format", "append", "on_change", "coding", "plain", "dtype", "compress",
-        "cache", "scores", "resume", "force",
+        "output", "to", "shard_bytes", "format", "append", "on_change", "coding", "plain", "dtype",
+        "compress", "cache", "scores", "resume", "force",
     ),
     "Running": (
         "dry_run", "workers", "cluster", "memory", "lock_wait", "as_json", "quiet", "verbose", "brief",
