@@ -51,7 +51,7 @@ NEVER = ("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle")
 NUMERIC = ("tensor_pca", "codec")
 FILES = ("pathlib", "tempfile", "shutil", "glob", "io")
 FILE_LINES, FUNCTION_LINES = 450, 60
-PACKAGE_FILES, PACKAGE_LINES = 193, 37_016
+PACKAGE_FILES, PACKAGE_LINES = 193, 37_300
 
 MODULES = sorted((ROOT / PACKAGE).rglob("*.py"))
 SOURCES = MODULES + sorted((ROOT / "tests").rglob("*.py"))
