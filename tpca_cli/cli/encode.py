@@ -41,9 +41,10 @@ Examples:
 Targets (give one): --psnr, --quality, --energy, --max-bytes, --ratio, --step, --exact, --max-error.
 --components combines with all but --quality.
 
-Without a target, photographs of 8 bits get a quality of 80: hard to tell from the originals at 1:1. Images
-below 128 pixels, of 16 bits, of little contrast, and all with --tune psnr or a --basis other than of rank-1
-tiles, get 36 dB, and more where that would cost what can be seen in them."""
+Without a target, photographs of 8 bits get a quality of 80: hard to tell from the originals at 1:1. Folders
+that are mostly of images below 128 pixels or of little contrast, that have images of 16 bits, and all with
+--tune psnr or a --basis other than of rank-1 tiles, get 36 dB, and more where that would cost what can be
+seen in them."""
 
 SHOWN = 20  # images that are named, unless all are asked for
 SHOWN_REASONS = 5
@@ -386,8 +387,9 @@ def _tell_quality(console: Console, items: Sequence[LowQuality], warning: str) -
     """Images whose error is a large share of what can be seen in them, and a result far from its target."""
     shown = len(items) if console.verbose else SHOWN
     for item in items[:shown]:
+        lost = f"{100 * item.share:.0f} % of its variance" if item.share < 2 else "far more than varies in it"
         console.warn(
-            f"low quality: {printable(item.name)}: the error is {100 * item.share:.0f} % of its variance "
+            f"low quality: {printable(item.name)}: the error is {lost} "
             f"({item.psnr:.2f} dB); a higher --psnr or a finer --step keeps more"
         )
     if len(items) > shown:
