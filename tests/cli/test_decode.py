@@ -154,7 +154,8 @@ def test_an_archive_is_opened_once(archive, tmp_path, monkeypatch) -> None:
 
 def test_a_folder_without_a_name_is_refused(archive, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "'.' is the current one" in tpca("decode", archive, "-o", "", code=2).err
+    for command in ("decode", "export"):
+        assert "'.' is the current folder" in tpca(command, archive, "-o", "", code=2).err
     assert not list(tmp_path.iterdir())
     tpca("decode", archive, "-o", ".")
     assert list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ import click
 from tpca_cli.cli import options
 from tpca_cli.cli.console import Console, human
 from tpca_cli.cli.help import Command
-from tpca_cli.errors import OtherFormat, UsageError, counted, printable
+from tpca_cli.errors import OtherFormat, counted, printable
 
 if TYPE_CHECKING:
     from tpca_cli.archive.reader import Archive
@@ -27,13 +27,9 @@ Examples:
   tpca decode damaged.h5 -o rescued/ --salvage"""
 
 
-FOLDER = options.Output()
-FOLDER.type = str  # as it was given: the Path of nothing is the current folder
-
-
 @click.command("decode", cls=Command, epilog=EPILOG)
 @click.argument("archive", type=options.INPUT)
-@click.option("-o", "--output", required=True, type=FOLDER, help="The folder to write into.")
+@click.option("-o", "--output", required=True, type=options.Output(), help="The folder to write into.")
 @options.select_option
 @click.option(
     "--select-from",
@@ -63,7 +59,7 @@ FOLDER.type = str  # as it was given: the Path of nothing is the current folder
 def command(
     console: Console,
     archive: Path,
-    output: str,
+    output: Path,
     select: tuple[str, ...],
     select_from: Path | None,
     components: int | None,
@@ -81,14 +77,11 @@ def command(
     Files keep their stem and get the ending of --format. Each is synced and read back before it gets its
     name. Nothing is written outside the output folder.
     """
-    if not output:  # of a variable that is not set
-        raise UsageError("-o is empty: name the folder to write into ('.' is the current one)")
     from tpca_cli.decode.run import DecodeRequest
 
-    folder = Path(output)
     named = options.listed_names(select_from) if select_from else None
     request = DecodeRequest(
-        archive, folder, select, components, format, force, salvage, workers, resume, named, memory
+        archive, output, select, components, format, force, salvage, workers, resume, named, memory
     )
     result, asked = _restored(request, basis, max_pixels, console)
     as_png = (format or "png") == "png" and "max_error" not in asked
@@ -105,13 +98,13 @@ def command(
         "found": result.found,
         "identical": result.identical,
         "same_pixels": result.same_pixels,
-        "output": folder,
+        "output": output,
         "lost": _items(result.lost),
         "unknown": result.unknown,
         "converted": _items(result.converted),
         "left_out": _items(result.left_out),
     }
-    console.result(data, _summary(result, as_png, folder))
+    console.result(data, _summary(result, as_png, output))
     return options.EXIT_SKIPPED if result.lost or result.unknown else 0
 
 

@@ -138,7 +138,11 @@ class Output(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, or a usage error."""
+        """The path, or a usage error; the path of nothing would be the current folder."""
+        if not str(value):
+            self.fail(
+                "an empty name, as of a variable that is not set ('.' is the current folder)", param, ctx
+            )
         if "://" in str(value):
             from tpca_cli.store import is_remote
 
