@@ -46,6 +46,7 @@ MAX_SAMPLE_STEPS = 16
 EXACT_SHARE = 0.77  # of JPEG files, that keeping them bit for bit takes: 0.57 to 0.77 were measured
 MENDINGS = 4  # steps that are tried for a share of the jobs
 BUDGET_MARGIN = 1.1  # for the least size: what the coarsest step takes differs with the budget, by 6 %
+NO_BASIS_TO_LINK = "--link-basis needs --basis: there is no other file that would hold the basis"
 FAR_DB = 1.0  # a result this far from what was asked for is worth a warning
 
 
@@ -128,7 +129,7 @@ def _drafted(
         )
         return _ranged(drafts, request), skipped
     if request.link_basis:
-        raise UsageError("--link-basis needs --basis: there is no other file that would hold the basis")
+        raise UsageError(NO_BASIS_TO_LINK)
     drafts, skipped = [], []
     for kind, members in found.groups.items():
         draft, lost = draft_fitted(
@@ -425,7 +426,7 @@ def plan_encoding(request: EncodeRequest, progress: Progress | None = None) -> d
     asked = target_for(request.target, found, request.method, _given(request))
     if request.basis is None:
         if request.link_basis:
-            raise UsageError("--link-basis needs --basis: there is no other file that would hold the basis")
+            raise UsageError(NO_BASIS_TO_LINK)
         for kind, members in found.groups.items():
             candidates(members, kind, request.method, request.tile, False, False)  # may be refused
     return {
